@@ -75,6 +75,7 @@ def main() -> None:
     parser.add_argument("before", type=Path)
     parser.add_argument("after", type=Path)
     parser.add_argument("--only", default=",".join(CASES), help="cases, by commas")
+    parser.add_argument("--shared", action="store_true", help="compare only what both sides have; a new figure is none")
     parser.add_argument("--data", type=Path, help="a folder with gsm8k/train.jsonl and gsm8k/test.jsonl")
     parser.add_argument("--out", type=Path, help="keep the runs here; those of BEFORE that are there are not repeated")
     args = parser.parse_args()
@@ -84,7 +85,12 @@ def main() -> None:
     failed, completions = False, []
     for name in args.only.split(","):
         folders = [run(checkout, out / side / name, CASES[name]) for side, checkout in sides.items()]
-        failed |= report(name, *map(read_run, folders))
+        one, other = map(read_run, folders)
+        if args.shared:
+            one, other = (
+                {place: side[place] for place in side if place in one and place in other} for side in (one, other)
+            )
+        failed |= report(name, one, other)
         completions += [line for line in read_lines(folders[0] / "samples.jsonl") if " > " in line["id"]]
     if args.data:
         asked = [*list_solutions(args.data), *map(ask_countdown, completions)]

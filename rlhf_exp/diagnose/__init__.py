@@ -2,36 +2,127 @@
 
     diagnose(metrics, evaluation, config)
     ->  {"findings": [{"name": "kl_drift", "severity": "warning", "steps": [120, 300], "evidence": "...",
-                       "cause": "...", "remedy": "algo.args.beta=0.1"}], "health": "warning"}
+                       "cause": "...", "remedy": "algo.args.beta=0.1", "score": 2.1, "sureness": {"text": ...}}],
+         "health": "warning", "checked": ["kl_drift", ...], "uncalibrated": [...], "missing": {rule: [series]},
+         "changed": ["..."]}
 
-A new finding is one function in rules.py. Imports no ML library.
+A new finding is one function in a file of rules/ (rule.py says what it returns). Imports no ML library.
 """
 
 from typing import Any
 
 from rlhf_exp.config.checks import choose_remedy
+from rlhf_exp.config.model_shape import find_shape
+from rlhf_exp.diagnose.calibration import Calibration, load_calibration
+from rlhf_exp.diagnose.changes import list_changes
+from rlhf_exp.diagnose.rule import SEVERITIES, Finding, Rule
 from rlhf_exp.diagnose.rules import RULES
 from rlhf_exp.diagnose.signals import Signals
 
-SEVERITIES = ("error", "warning", "info")
-
 
 def diagnose(
-    metrics: list[dict[str, Any]], evaluation: dict[str, Any], config: dict[str, Any], room: int | None = None
+    metrics: list[dict[str, Any]],
+    evaluation: dict[str, Any],
+    config: dict[str, Any],
+    room: int | None = None,
+    samples: list[dict[str, Any]] | None = None,
+    calibration: Calibration | None = None,
 ) -> dict[str, Any]:
-    """The finding of every rule that applies, worst first, and the run's health: ok, warning or error.
+    """The finding of every rule whose score is above its threshold, worst first, and the run's health: ok, warning or
+    error.
 
     Args:
         metrics: the rows of metrics.jsonl; may be empty.
         evaluation: evaluation.json; {} if the run did not get that far.
-        config: the resolved config as plain dicts.
+        config: the resolved config as plain dicts; of a foreign run at least algo.name and algo.args.
         room: tokens that the model's context leaves after the longest prompt; None if it is not known.
+        samples: the rows of samples.jsonl.
+        calibration: None for the one that ships with the package.
     """
-    run = Signals(metrics, evaluation, config, room)
+    run = Signals(metrics, evaluation, config, room, samples or [])
+    calibration, parameters = calibration or load_calibration(), _count_parameters(config)
+    found = _apply_rules(run)
     findings = [
-        {"name": find.__name__, "severity": severity, **found._asdict(), "remedy": choose_remedy(config, found.remedy)}
-        for severity, find in sorted(RULES, key=lambda rule: SEVERITIES.index(rule[0]))
-        if (found := find(run)) is not None
+        _describe(of, finding, run, calibration, parameters)
+        for of, finding in sorted(found, key=lambda pair: SEVERITIES.index(pair[0].severity))
+        if of.severity == "info" or calibration.is_above(of.name, finding.score)
     ]
     worst = findings[0]["severity"] if findings else "ok"
-    return {"findings": findings, "health": "ok" if worst == "info" else worst}
+    known = {of.name for of, finding in found if of.severity == "info" or of.name in calibration.thresholds}
+    exact = {of.name for of, finding in found if finding.score == float("inf")}
+    return {
+        "findings": findings,
+        "health": "ok" if worst == "info" else worst,
+        "checked": [of.name for of, _ in found if of.name in known | exact],
+        "uncalibrated": [of.name for of, _ in found if of.name not in known | exact],
+        "missing": {of.name: lacking for of in RULES if of.of(run.algorithm) and (lacking := _list_missing(of, run))},
+        "changed": list_changes(run),
+    }
+
+
+def find_alarms(
+    metrics: list[dict[str, Any]],
+    config: dict[str, Any],
+    evaluation: dict[str, Any] | None = None,
+    room: int | None = None,
+    calibration: Calibration | None = None,
+) -> list[dict[str, Any]]:
+    """The findings of a run so far that accuse it: those of training series, each with its first step in `steps`. An
+    alarm that is raised at some step is a finding of the whole run too.
+
+    Args:
+        metrics: rows of metrics.jsonl up to now.
+        evaluation: of the start model, {"baseline": ...}.
+    """
+    findings = diagnose(metrics, evaluation or {}, config, room, calibration=calibration)["findings"]
+    return [found for found in findings if found["steps"] is not None and found["severity"] != "info"]
+
+
+def score_run(
+    metrics: list[dict[str, Any]],
+    evaluation: dict[str, Any],
+    config: dict[str, Any],
+    samples: list[dict[str, Any]] | None = None,
+) -> dict[str, float | None]:
+    """Of each rule that can accuse the run's score, for a calibration; None where it does not apply."""
+    found = {
+        of.name: finding.score
+        for of, finding in _apply_rules(Signals(metrics, evaluation, config, None, samples or []))
+    }
+    return {of.name: found.get(of.name) for of in RULES if of.severity != "info"}
+
+
+def _apply_rules(run: Signals) -> list[tuple[Rule, Finding]]:
+    return [(of, finding) for of in RULES if (finding := of.apply(run)) is not None]
+
+
+def _list_missing(of: Rule, run: Signals) -> list[str]:
+    return [need for need in of.needs if not run.has(need)]
+
+
+def _describe(
+    of: Rule, finding: Finding, run: Signals, calibration: Calibration, parameters: int | None
+) -> dict[str, Any]:
+    """A finding as diagnosis.json holds it. Its steps are the first and the last whose score accuses."""
+    above = [step for step, score in finding.course if of.severity == "info" or calibration.is_above(of.name, score)]
+    steps = None if not above or above[0] is None else [above[0], above[-1]]
+    described: dict[str, Any] = {
+        "name": of.name,
+        "severity": of.severity,
+        "steps": steps,
+        "evidence": finding.evidence,
+        "cause": finding.cause,
+        "remedy": choose_remedy(run.config, finding.remedy),
+    }
+    if of.severity != "info":
+        described["score"] = finding.score if finding.score != float("inf") else None
+        described["sureness"] = calibration.explain(of.name, finding.score, parameters)
+    return described | ({"samples": finding.rows[:3]} if finding.rows else {})
+
+
+def _count_parameters(config: dict[str, Any]) -> int | None:
+    """Of the start model; None if it is not known."""
+    model = config.get("model") or {}
+    if not model or model.get("parameters"):
+        return model.get("parameters")
+    return find_shape(model.get("path"), model.get("base"), model.get("init"), model.get("name")).parameters

@@ -1,19 +1,27 @@
 """What the rules read from a run, and the overrides that they can propose as remedies.
 
 run = Signals(metrics, evaluation, config)
-mean(last_quarter(run.series("probe/kl")))
-run.set_arg("beta", 0.1)                      # "algo.args.beta=0.1"
+run.series("completions/distinct_2|evaluation")     # the first of the names that the run has
+run.rise("reward", of=math.log)                     # a running score: the recent median less that of the start
+run.measured("trained/accuracy")                    # {"value": 0.3, "low": 0.2, "high": 0.4}, of evaluation.json
+run.set_arg("beta", 0.1)                            # "algo.args.beta=0.1"
 """
 
 import math
-from dataclasses import dataclass
-from statistics import fmean
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import fmean, median
 from typing import Any
 
 from rlhf_exp.algorithms import ALGORITHMS, Algorithm
 
 Series = list[tuple[int, float]]
 """(step, value), in order of steps, finite values only."""
+Course = list[tuple[int | None, float]]
+"""(step, score): how sick the run looks at each step, from the steps up to it; None for held-out rows."""
+
+START_ROWS, LEAST_ROWS = 3, 6
+"""A run's start is the median of its first rows; a course begins when there are as many again."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +32,7 @@ class Signals:
     evaluation: dict[str, Any]
     config: dict[str, Any]
     room: int | None = None
+    samples: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def algorithm(self) -> Algorithm:
@@ -33,9 +42,37 @@ class Signals:
     def last_step(self) -> int:
         return self.metrics[-1]["step"] if self.metrics else 0
 
-    def series(self, key: str) -> Series:
-        rows = [(row["step"], row[key]) for row in self.metrics if row.get(key) is not None]
-        return [(step, value) for step, value in rows if math.isfinite(value)]
+    def series(self, names: str) -> Series:
+        """The first of the series a|b|c that the run has."""
+        for name in names.split("|"):
+            rows = [(row["step"], row[name]) for row in self.metrics if row.get(name) is not None]
+            if found := [(step, value) for step, value in rows if math.isfinite(value)]:
+                return found
+        return []
+
+    def measured(self, path: str) -> dict[str, Any] | None:
+        """A figure of evaluation.json with its interval; None if it has none, as that of a single row."""
+        found: Any = self.evaluation
+        for name in path.split("/"):
+            found = found.get(name) if isinstance(found, dict) else None
+        return found if isinstance(found, dict) and None not in (found.get("value"), found.get("low")) else None
+
+    def has(self, need: str) -> bool:
+        """Whether there is what a rule needs: a series long enough for a course, or evaluation/PATH."""
+        kind, _, path = need.partition("/")
+        if kind == "evaluation":
+            return self.measured(path) is not None
+        return len(self.series(need)) >= (1 if need.startswith("validation/") else LEAST_ROWS)
+
+    def rise(self, names: str, of: Callable[[float], float] = float, sign: int = 1, window: int = 0) -> Course:
+        """At each step how far the recent rows' median of `of(value)` is above that of the start; below it for sign -1.
+
+        Args:
+            window: how many rows are recent; 0 for a quarter of those so far. No single row moves a median.
+        """
+        course = recent([(step, of(value)) for step, value in self.series(names)], window)
+        start = median(of(value) for _, value in self.series(names)[:START_ROWS]) if course else 0.0
+        return [(step, sign * (value - start)) for step, value in course]
 
     def arg(self, name: str, default: float) -> float:
         """One of TRL's own arguments; `default` if the config leaves it to TRL."""
@@ -84,6 +121,22 @@ class Signals:
         return [*found, self.set_arg("max_steps", max(1, round(factor * self.last_step)))]
 
 
+def recent(series: Series, window: int = 0) -> Series:
+    """At each row from LEAST_ROWS on the median of the last `window` rows up to it; of a quarter of them for 0, and of
+    at least 3."""
+    found, values = [], [value for _, value in series]
+    for i in range(LEAST_ROWS - 1, len(series)):
+        rows = max(3, window or (i + 1) // 4)
+        found.append((series[i][0], median(values[max(0, i + 1 - rows) : i + 1])))
+    return found
+
+
+def combine(how: Callable[..., float], *courses: Course) -> Course:
+    """One score per step that all courses have: min where all signs are needed."""
+    maps = [dict(course) for course in courses]
+    return [(step, how(*(found[step] for found in maps))) for step in maps[0] if all(step in found for found in maps)]
+
+
 def first_quarter(series: Series) -> Series:
     return series[: max(1, len(series) // 4)]
 
@@ -99,3 +152,9 @@ def span(series: Series) -> list[int]:
 
 def mean(series: Series) -> float:
     return fmean(value for _, value in series)
+
+
+def ends(series: Series) -> tuple[float, float]:
+    """Medians of the first and of the last rows, as `rise` compares them."""
+    values = [value for _, value in series]
+    return median(values[:START_ROWS]), median(values[-max(3, len(values) // 4) :])

@@ -130,7 +130,7 @@ def choose_method(cfg: Config) -> str:
 @torch.no_grad()
 def sample_completions(
     model: Model, prompt_ids: list[list[int]], keys: Sequence[Key], sampling: Sampling, eos_ids: list[int], pad_id: int,
-    method: str = "compact", processors: Sequence[Processor] = (),
+    method: str = "compact", processors: Sequence[Processor] = (), logps: torch.Tensor | None = None,
 ) -> list[list[int]]:  # fmt: skip
     """Sample one completion for each prompt, as one batch.
 
@@ -139,6 +139,8 @@ def sample_completions(
         keys: one per prompt, whose stream draws its completion. Greedy decoding reads none.
         eos_ids: tokens that end a completion.
         processors: change the logits, before temperature, top_p and top_k (`Reweight`).
+        logps: (prompts, max_new_tokens) zeros, where compact writes the log-probability of each token that it draws, at
+            the temperature, before top_p and top_k.
 
     Returns:
         Token ids of each completion, including its EOS; one without EOS was cut off at `max_new_tokens`.
@@ -163,7 +165,7 @@ def sample_completions(
         )
         drawn = output[:, inputs["input_ids"].shape[1] :]
     else:
-        drawn = _decode_unended(model, inputs, warp, uniforms, sampling.max_new_tokens, eos_ids, processors)
+        drawn = _decode_unended(model, inputs, warp, uniforms, sampling, eos_ids, processors, logps)
     return [_cut_at_eos(row, eos_ids) for row in drawn.tolist()]
 
 
@@ -186,7 +188,7 @@ def roll_out(prompts: list, trainer: Any) -> dict[str, Any]:
 
 def sample_rollout(trainer: Any, prompt_ids: list[list[int]]) -> list[list[int]]:
     """One completion of the trainer's policy for each prompt, sampled as its arguments say, without dropout, from the
-    streams of the trainer's `row_keys` (trainers/resuming.py)."""
+    streams of the trainer's `row_keys` (trainers/resuming.py); sets its `sampled_logps` (trainers/series.py)."""
     from trl.models.utils import unwrap_model_for_generation
 
     config = trainer.generation_config
@@ -197,7 +199,10 @@ def sample_rollout(trainer: Any, prompt_ids: list[list[int]]) -> list[list[int]]
     )
     with gathered as model, whole_weights(model), evaluating(model):
         eos_ids, pad_id = trainer.eos_token_ids, trainer._tokenizer.pad_token_id
-        return sample_completions(model, prompt_ids, trainer.row_keys, sampling, eos_ids, pad_id)
+        trainer.sampled_logps = torch.zeros(len(prompt_ids), sampling.max_new_tokens, device=model.device)
+        return sample_completions(
+            model, prompt_ids, trainer.row_keys, sampling, eos_ids, pad_id, logps=trainer.sampled_logps
+        )
 
 
 def build_warpers(sampling: Sampling) -> LogitsProcessorList:
@@ -214,19 +219,19 @@ def build_warpers(sampling: Sampling) -> LogitsProcessorList:
 
 def _decode_unended(
     model: Model, inputs: dict[str, torch.Tensor], warp: LogitsProcessorList, uniforms: torch.Tensor | None,
-    max_new_tokens: int, eos_ids: list[int], processors: Sequence[Processor],
+    sampling: Sampling, eos_ids: list[int], processors: Sequence[Processor], logps: torch.Tensor | None,
 ) -> torch.Tensor:  # fmt: skip
     """Decode a left-padded batch (batch, prompt), dropping each row at its end-of-sequence token; greedily without
     `uniforms`, (batch, max_new_tokens). Returns the tokens, (batch, max_new_tokens), with zeros after a row's end."""
     ids, mask = inputs["input_ids"], inputs["attention_mask"]
     stop = torch.tensor(eos_ids, device=ids.device)
-    drawn = ids.new_zeros(len(ids), max_new_tokens)
+    drawn = ids.new_zeros(len(ids), sampling.max_new_tokens)
     alive = torch.arange(len(ids), device=ids.device)
     padded = not bool(mask.all())  # without padding the causal mask suffices, and is faster
     positions = (mask.cumsum(1) - 1).clamp(min=0)
     cache = DynamicCache(config=model.config)
     tokens = ids
-    for step in range(max_new_tokens):
+    for step in range(sampling.max_new_tokens):
         logits = model(
             input_ids=tokens, attention_mask=mask if padded else None, position_ids=positions, past_key_values=cache,
             use_cache=True, logits_to_keep=1,
@@ -241,6 +246,9 @@ def _decode_unended(
         else:
             next_tokens = pick_tokens(warp(ids[alive], logits.float()), uniforms[alive, step])  # type: ignore[arg-type]
         drawn[alive, step] = next_tokens
+        if logps is not None:
+            scaled = logits.float() / sampling.temperature
+            logps[alive, step] = scaled.gather(1, next_tokens[:, None]).squeeze(1) - scaled.logsumexp(-1)
         going = ~torch.isin(next_tokens, stop)
         if not going.any():
             break

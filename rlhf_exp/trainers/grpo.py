@@ -16,13 +16,14 @@ from trl import GRPOTrainer
 
 from rlhf_exp.config.schema import Grpo
 from rlhf_exp.trainers.resuming import ResumableRollouts
+from rlhf_exp.trainers.series import LoggedSeries
 from rlhf_exp.trainers.trimmed import TrimmedPasses
 
 LONG = 512
 """If no `alpha` is given, the hybrid loss is grpo alone from this budget on, in tokens."""
 
 
-class VariantGRPOTrainer(TrimmedPasses, ResumableRollouts, GRPOTrainer):
+class VariantGRPOTrainer(LoggedSeries, TrimmedPasses, ResumableRollouts, GRPOTrainer):
     """GRPOTrainer with loss_type=hybrid, advantage clipping and a curriculum over the budget; each is off by default.
 
     A stage of a curriculum trains as a run with max_tokens=<its budget> would: the budget limits sampling, is dr_grpo's

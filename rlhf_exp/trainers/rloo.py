@@ -11,10 +11,11 @@ from trl import RLOOTrainer
 
 from rlhf_exp.models.generation import sample_rollout
 from rlhf_exp.trainers.resuming import ResumableRollouts
+from rlhf_exp.trainers.series import LoggedSeries
 from rlhf_exp.trainers.trimmed import TrimmedPasses
 
 
-class ResumableRLOOTrainer(TrimmedPasses, ResumableRollouts, RLOOTrainer):
+class ResumableRLOOTrainer(LoggedSeries, TrimmedPasses, ResumableRollouts, RLOOTrainer):
     """RLOOTrainer; if it is given a `rollout_func`, our decoding loop samples."""
 
     def __init__(self, *args: Any, rollout_func: Any = None, **kwargs: Any) -> None:
@@ -25,3 +26,13 @@ class ResumableRLOOTrainer(TrimmedPasses, ResumableRollouts, RLOOTrainer):
         if self._drops_ended:
             return sample_rollout(self, prompt_ids)
         return super()._generate_single_turn(prompt_ids, *multimodal)
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """The policy's log-probabilities of the tokens, which TRL sums up, stay in the batch: figures are taken of
+        them."""
+        batch = super()._generate_and_score_completions(inputs)
+        batch["old_per_token_logps"] = self._first_pass
+        if self.beta != 0.0:
+            metrics = self._metrics["train" if self.model.training else "eval"]
+            metrics["kl_k1"].append(metrics["kl"][-1])
+        return batch

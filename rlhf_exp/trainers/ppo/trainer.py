@@ -30,9 +30,10 @@ from rlhf_exp.trainers.ppo.advantages import (
 )
 from rlhf_exp.trainers.ppo.critic import clip_value_errors
 from rlhf_exp.trainers.resuming import ResumableRollouts
+from rlhf_exp.trainers.series import LoggedSeries
 
 
-class PPOTrainer(ActorCritic, ResumableRollouts, GRPOTrainer):
+class PPOTrainer(LoggedSeries, ActorCritic, ResumableRollouts, GRPOTrainer):
     """GRPOTrainer with a critic. Same arguments; `model` is a path, `args` a PPOConfig."""
 
     _scores: torch.Tensor
@@ -85,14 +86,19 @@ class PPOTrainer(ActorCritic, ResumableRollouts, GRPOTrainer):
         rewards = shape_rewards(scores, log_ratio, mask, self.controller.coef)
         values = values * mask
         advantages, returns = estimate_advantages(rewards, values, mask, self.args.gamma, self.args.lam)
+        raw_mean, raw_variance = measure_moments(advantages, mask, self._sum)
         if self.args.whiten_advantages:
             advantages = whiten(advantages, mask, self._sum)
         received = sum_rewards(rewards, mask, self.args.gamma)
+        error_mean, error_variance = measure_moments(values - received, mask, self._sum)
         rollout |= {"advantages": advantages, "returns": returns, "values": values}
         self._log_means(
             mode,
             kl_coef=self.controller.coef,
             eos_rate=self._mean(ended.float()),
+            advantage_mean=raw_mean.item(),
+            advantage_std=raw_variance.sqrt().item(),
+            value_error=(error_mean.square() + error_variance).item(),
             explained_variance=explain_variance(values, received, mask, self._sum),
             value_mean=measure_moments(values, mask, self._sum)[0].item(),
             return_mean=measure_moments(received, mask, self._sum)[0].item(),

@@ -1,0 +1,150 @@
+"""Which score of a rule accuses a run: thresholds from the scores of healthy runs, none of them set by hand.
+
+    calibration = load_calibration()
+    calibration.thresholds["kl_drift"]      # 1.2: a run whose score is above it is accused; absent: not calibrated
+    standardise({"kl_drift": [0.2, 0.3, 0.4, 0.3, 2.0], "reward_fell": [0.1, 0.0, 0.2, 0.1, None]})   # [.., 12.1]
+
+Full conformal prediction (Vovk et al. 2005; Angelopoulos and Bates 2023, arXiv:2107.07511, section 6). In the bag of n
+healthy runs and a new one each score is standardised, per rule, by mean and standard deviation of the other runs of the
+bag to which the rule applies; a run's figure is its maximum over rules. The figures depend on the bag in a symmetric
+way, so that if the new run is exchangeable with the healthy ones its figure is the largest with a probability of at
+most 1 / (n + 1): a bound per run, over all rules together.
+
+The largest figure of a healthy run depends on the new run's scores. `find_thresholds` takes the largest that any new
+run could make it, which gives each rule one fixed threshold. Whoever is above it is accused by the full construction
+as well, so that the bound holds, and an alarm at any step (the maximum of a running score only grows) is an accusation
+at the end too: one bound for alarms and diagnosis.
+"""
+
+import gzip
+import json
+import math
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+ASSET = Path(__file__).parent.parent / "assets" / "calibration.json.gz"
+LEAST_RUNS = 3
+"""So many other runs must have a score of the rule."""
+FLOOR = 0.05
+"""The least standard deviation: scores are logarithms and shares, and a twentieth is nothing. It is the same for every
+bag, and the bound holds for any."""
+
+Scores = dict[str, list[float | None]]
+"""Of each rule one score per run; None where the rule does not apply."""
+
+
+def standardise(scores: Scores) -> list[float]:
+    """The figure of each run in a bag: its largest standardised score; minus infinity if it has none."""
+    runs = len(next(iter(scores.values()), []))
+    figures = [-math.inf] * runs
+    for values in scores.values():
+        for i, value in enumerate(values):
+            others = [other for j, other in enumerate(values) if j != i and other is not None]
+            if value is not None and len(others) >= LEAST_RUNS:
+                mean, variance = _describe(others)
+                figures[i] = max(figures[i], (value - mean) / max(math.sqrt(variance), FLOOR))
+    return figures
+
+
+def find_thresholds(scores: Scores) -> dict[str, float]:
+    """The score of each rule above which a new run is accused, whatever its other scores are; without the rules that
+    have too few healthy runs.
+
+    Args:
+        scores: of n healthy runs; a new run is accused wrongly with a probability of at most 1 / (n + 1).
+    """
+    largest = -math.inf
+    for values in scores.values():
+        found = [value for value in values if value is not None]
+        for i, value in enumerate(found):
+            others = found[:i] + found[i + 1 :]
+            if len(others) >= LEAST_RUNS:  # if the rule does not apply to the new run
+                mean, variance = _describe(others)
+                largest = max(largest, (value - mean) / max(math.sqrt(variance), FLOOR))
+            if len(others) + 1 >= LEAST_RUNS:
+                largest = max(largest, _bound(value, others))
+    known = {name: [value for value in values if value is not None] for name, values in scores.items()}
+    figures = {name: _describe(found) for name, found in known.items() if len(found) >= LEAST_RUNS}
+    return {name: mean + largest * max(math.sqrt(variance), FLOOR) for name, (mean, variance) in figures.items()}
+
+
+def _describe(values: list[float]) -> tuple[float, float]:
+    """Mean and variance; statistics.pvariance is exact, and 100 times slower."""
+    mean = sum(values) / len(values)
+    return mean, sum((value - mean) ** 2 for value in values) / len(values)
+
+
+def _bound(value: float, others: list[float]) -> float:
+    """The largest standardised score that `value` can get when one more, of any size, joins the `others`.
+
+    Let it lie d below the mean of the others, of which there are k with variance v. The score is then
+    (value - mean + d / (k + 1)) / sqrt(v k / (k + 1) + k d^2 / (k + 1)^2), or with FLOOR in place of the root where
+    that is larger. Its root grows fastest at d = v / (value - mean), if the root is above the floor there, else where
+    it reaches the floor; for a value below the mean the score stays under its limit, 1 / sqrt(k).
+    """
+    mean, v = _describe(others)
+    k, above = len(others), value - mean
+    limit = 1 / math.sqrt(k)
+    if above <= 0:
+        return limit
+    a, b = v * k / (k + 1), k / (k + 1) ** 2
+    d = max(v / above, math.sqrt(max(FLOOR**2 - a, 0) / b))
+    return max(limit, (above + d / (k + 1)) / max(math.sqrt(a + b * d * d), FLOOR))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The healthy runs' scores, and what the rules said of failures that were induced on purpose."""
+
+    scores: Scores
+    settings: list[str] = field(default_factory=list)
+    """Of each healthy run."""
+    right: dict[str, list[int]] = field(default_factory=dict)
+    """Of each rule how often its finding was the right one, and how often it was raised, on the induced failures."""
+    provisional: bool = False
+    parameters: int = 10_000_000
+    """No calibration run had a larger model."""
+
+    @property
+    def runs(self) -> int:
+        return len(next(iter(self.scores.values()), []))
+
+    @cached_property
+    def thresholds(self) -> dict[str, float]:
+        return find_thresholds(self.scores)
+
+    def is_above(self, name: str, score: float) -> bool:
+        return score == math.inf or score > self.thresholds.get(name, math.inf)
+
+    def explain(self, name: str, score: float, parameters: int | None) -> dict[str, Any]:
+        """How sure a finding is: {"text": ..., "right": [12, 13], "healthy_runs": 120, "threshold": 1.2}."""
+        if score == math.inf:
+            return {"text": "certain: it is a fact of the log, not an estimate"}
+        healthy = [value for value in self.scores.get(name, []) if value is not None]
+        threshold, right = self.thresholds[name], self.right.get(name)
+        text = f"a score of {score:.2f}, where {len(healthy)} healthy runs reach at most {max(healthy):.2f} and"
+        text += f" {threshold:.2f} accuses; a healthy run gets a finding with a probability of at most 1 in"
+        text += f" {self.runs + 1}"
+        if right:
+            text += f"; it was right in {right[0]} of {right[1]} failures induced on purpose that it was raised for"
+        if self.provisional:
+            text += "; the calibration is provisional"
+        if parameters is None or parameters > self.parameters:
+            text += (
+                f"; calibrated only on models below {self.parameters:,} parameters, which this one is not known to be"
+            )
+        return {"text": text, "right": right, "healthy_runs": len(healthy), "threshold": threshold}
+
+
+@cache
+def load_calibration(path: Path = ASSET) -> Calibration:
+    """The calibration that ships with the package."""
+    return Calibration(**json.loads(gzip.decompress(path.read_bytes())))
+
+
+def save_calibration(calibration: Calibration, path: Path = ASSET) -> None:
+    """Write it; the same calibration gives the same bytes."""
+    fields = {name: getattr(calibration, name) for name in Calibration.__dataclass_fields__}
+    path.write_bytes(gzip.compress(json.dumps(fields).encode(), mtime=0))

@@ -1,0 +1,84 @@
+"""The conformal construction: its bound on synthetic runs that are exchangeable, and what follows from it."""
+
+import math
+
+import numpy as np
+import pytest
+
+from rlhf_exp.diagnose.calibration import Calibration, find_thresholds, load_calibration, save_calibration, standardise
+
+RULES = 8
+
+
+def draw(rng, runs, heavy=False):
+    """Scores of exchangeable runs; rule k applies to a run with its own probability."""
+    values = rng.standard_t(2, (RULES, runs)) if heavy else rng.normal(size=(RULES, runs))
+    values = values * 10.0 ** rng.integers(-3, 3, (RULES, 1))
+    applies = rng.random((RULES, runs)) < rng.random((RULES, 1))
+    return {
+        f"rule{k}": [float(x) if a else None for x, a in zip(values[k], applies[k], strict=True)] for k in range(RULES)
+    }
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+@pytest.mark.parametrize("healthy", [6, 19])
+def test_a_run_like_the_healthy_ones_is_accused_at_most_once_in_n_plus_1(healthy, heavy):
+    rng, bags, full, fixed = np.random.default_rng(0), 1500, 0, 0
+    for _ in range(bags):
+        scores = draw(rng, healthy + 1, heavy)
+        figures = standardise(scores)
+        by_figure = figures[-1] > max(figures[:-1])
+        thresholds = find_thresholds({name: values[:-1] for name, values in scores.items()})
+        by_threshold = any(
+            values[-1] is not None and values[-1] > thresholds.get(name, math.inf) for name, values in scores.items()
+        )
+        assert by_figure or not by_threshold
+        full, fixed = full + by_figure, fixed + by_threshold
+    level = 1 / (healthy + 1)
+    assert fixed <= full <= bags * level + 3 * math.sqrt(bags * level * (1 - level))
+
+
+def test_the_order_of_the_runs_makes_no_difference():
+    scores = draw(np.random.default_rng(1), 9)
+    backwards = {name: values[::-1] for name, values in scores.items()}
+    assert standardise(backwards) == pytest.approx(standardise(scores)[::-1])
+    assert find_thresholds(backwards) == pytest.approx(find_thresholds(scores))
+
+
+def test_a_threshold_holds_against_any_score_of_the_new_run():
+    """No new run can make a healthy run's figure larger than the one that the threshold was made of."""
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        healthy = [float(x) for x in rng.normal(size=5)]
+        (threshold,) = find_thresholds({"rule": healthy}).values()
+        deviation = max(np.std(healthy), 0.05)
+        largest = (threshold - np.mean(healthy)) / deviation
+        worst = max(max(standardise({"rule": [*healthy, float(x)]})[:-1]) for x in np.linspace(-30, 30, 4001))
+        assert worst <= largest + 1e-9
+        assert largest - worst < 0.02
+
+
+def test_a_rule_of_few_healthy_runs_is_not_calibrated():
+    scores = {"rare": [1.0, 2.0, None, None], "known": [1.0, 2.0, 3.0, None]}
+    assert set(find_thresholds(scores)) == {"known"}
+    assert standardise({"rare": [1.0, 2.0, 9.0, None]}) == [-math.inf] * 4
+
+
+def test_an_equal_score_does_not_accuse_and_infinity_always_does():
+    calibration = Calibration({"flat": [0.0] * 10})
+    assert not calibration.is_above("flat", 0.0)
+    assert calibration.is_above("flat", 0.2)
+    assert calibration.is_above("never_seen", math.inf)
+    assert not calibration.is_above("never_seen", 1e9)
+
+
+def test_a_calibration_is_read_as_it_was_written(tmp_path):
+    calibration = Calibration({"a": [1.0, None]}, ["x", "y"], {"a": [3, 4]}, True)
+    save_calibration(calibration, tmp_path / "c.json.gz")
+    assert load_calibration(tmp_path / "c.json.gz") == calibration
+
+
+def test_the_shipped_calibration_says_the_setting_of_each_run():
+    calibration = load_calibration()
+    assert len(calibration.settings) == calibration.runs > 0
+    assert {len(values) for values in calibration.scores.values()} == {calibration.runs}
