@@ -6,6 +6,7 @@
 
 import argparse
 import json
+import shutil
 import time
 import traceback
 from pathlib import Path
@@ -14,7 +15,7 @@ import torch
 from settings import FAILURES, HEALTHY, PREPARED, ROOT, SEEDS, SHARED
 
 from rlhf_exp import compose, pipeline, run
-from rlhf_exp.runs.folder import read_record
+from rlhf_exp.errors import NonFiniteLoss
 
 OFF: list[str] = []
 """What failures are run with: ["preflight=off"] once the key exists."""
@@ -35,46 +36,44 @@ def main() -> None:
     plan = [one for one in plan if not given.only or one[1] in given.only]
     for number, (kind, name, seed, overrides) in enumerate(plan[::-1] if given.reverse else plan):
         folder = given.root / kind / f"{name}-{seed}"
-        execute([*SHARED, *overrides, f"seed={seed}", f"eval.seed={seed}", f"output_dir={folder}"], folder)
+        execute([*SHARED, *overrides, "eval.seed=${seed}", f"output_dir={folder}"], folder)
         print(f"STATE {time.strftime('%H:%M:%S')} {number + 1}/{len(plan)} {kind}/{name}-{seed}", flush=True)
 
 
 def list_runs(seeds: list[int] | None = None) -> list[tuple[str, str, int, list[str]]]:
     """(kind, name, seed, overrides), seed by seed, healthy runs and failures in turn."""
     plan = []
-    for seed in seeds or range(4):
-        healthy = [("healthy", name, seed, overrides) for name, overrides in HEALTHY.items()]
-        sick = [("failures", name, seed, [*failure.overrides, *OFF]) for name, failure in FAILURES.items()]
-        parts = [healthy if seeds or seed in SEEDS["healthy"] else [], sick]
-        whole = sorted((i / len(part), one) for part in parts for i, one in enumerate(part))
-        plan += [one for _, one in whole]
+    for seed in seeds or SEEDS["failures"]:
+        sick = [("failures", name, seed, [*failure.overrides, *OFF, f"seed={seed}"]) for name, failure in FAILURES.items()]
+        healthy = [
+            ("healthy", name, seed, [*overrides, f"seed={100 * seed + place}"])
+            for place, (name, overrides) in enumerate(HEALTHY.items())
+            if seeds or seed in SEEDS["healthy"]
+        ]
+        whole = sorted((i / len(part), one) for part in (healthy, sick) for i, one in enumerate(part))
+        plan += [one for _, one in whole] if seed else [*sick, *healthy]
     return plan
 
 
 def execute(overrides: list[str], folder: Path) -> None:
-    """One run; a mistake or an error in it is written down beside it, and the batch goes on."""
-    if read_record(folder).get("status") == "finished" or (folder / "failed.txt").exists():
+    """One run, unless it has ended before; one that was cut off begins anew. An error ends it, and not the batch; that
+    of a sick run (NaN) is its end."""
+    if (folder / "cpu_seconds.json").exists() or (folder / "failed.txt").exists():
         return
+    shutil.rmtree(folder, ignore_errors=True)
     began = time.process_time()
     try:
         run(compose([*overrides, f"eval.cache_dir={ROOT}/cache"]))
-        (folder / "cpu_seconds.json").write_text(json.dumps(time.process_time() - began), encoding="utf-8")
-    except Exception:
+    except Exception as error:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "failed.txt").write_text(traceback.format_exc(), encoding="utf-8")
         print(f"FAILED {folder}", flush=True)
+        if not isinstance(error, NonFiniteLoss):
+            (folder / "failed.txt").write_text(traceback.format_exc(), encoding="utf-8")
+            return
+    (folder / "cpu_seconds.json").write_text(json.dumps(time.process_time() - began), encoding="utf-8")
     for part in ("model", "checkpoints", "samples"):
         if folder.parent.name != "prepared":
-            _remove(folder / part)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        for file in sorted(path.rglob("*"), reverse=True):
-            file.rmdir() if file.is_dir() else file.unlink()
-        path.rmdir()
-    else:
-        path.unlink(missing_ok=True)
+            shutil.rmtree(folder / part, ignore_errors=True)
 
 
 if __name__ == "__main__":

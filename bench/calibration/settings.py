@@ -40,6 +40,9 @@ ROWS = ["task=file", f"task.path={HERE.parent.parent}/examples/own_task/rows.jso
         'task.prompt_template="use {a} {b} {c} make {target} ."', "eval.rows=null", "eval.every_rows=32"]  # fmt: skip
 BREVITY = ["experiment=brevity_lr_1e-5_tiny", "algo.args.max_steps=120"]
 
+TWICE = "algo.args.num_iterations=2"
+"""With one pass, dapo, bnpo and cispo have the same gradient."""
+
 HEALTHY = {
     "grpo_24": [*GRPO, "max_tokens=24"],
     "grpo_32": [*GRPO, "max_tokens=32"],
@@ -49,11 +52,11 @@ HEALTHY = {
     "dr_grpo": [*GRPO, "loss_type=dr_grpo"],
     "dr_grpo_32": [*GRPO, "loss_type=dr_grpo", "max_tokens=32"],
     "dapo": [*GRPO, "loss_type=dapo"],
-    "bnpo": [*GRPO, "loss_type=bnpo"],
-    "cispo": [*GRPO, "loss_type=cispo"],
+    "bnpo": [*GRPO, "loss_type=bnpo", TWICE],
+    "cispo": [*GRPO, "loss_type=cispo", TWICE],
     "hybrid": [*GRPO, "loss_type=hybrid"],
-    "sapo": [*GRPO, "loss_type=sapo"],
-    "grpo_two_passes": [*GRPO, "algo.args.num_iterations=2"],
+    "sapo": [*GRPO, "loss_type=sapo", TWICE],
+    "grpo_two_passes": [*GRPO, TWICE],
     "grpo_curriculum": [*GRPO, "algo.curriculum.budgets=[32,48]", "algo.curriculum.from_steps=[0,10]"],
     "grpo_outcome": [*GRPO, "reward=outcome"],
     "grpo_graduated": [*GRPO, "reward=graduated"],
@@ -112,10 +115,10 @@ FAILURES = {
     "rate_too_high": Failure([*GRPO, "algo.args.learning_rate=1e-2"], (), "accuracy falls"),
     "rate_too_low": Failure([*GRPO, "algo.args.learning_rate=1e-6"], (), "nothing is learned"),
     "pretrained_rate": Failure([*RLOO, "algo.args.learning_rate=5e-2", "algo.args.lr_scheduler_type=constant"], (), "accuracy falls"),
-    "farmable_no_kl": Failure([*GRPO, *reward("equations"), "+reward.weights.outcome=1.0", "algo.args.beta=0"], (), "accuracy falls, reward rises"),
-    "partial_only": Failure([*GRPO, *reward("partial"), "algo.args.beta=0"], (), "accuracy falls, reward rises"),
+    "farmable_no_kl": Failure([*GRPO, *reward("equations"), "+reward.weights.outcome=1.0", "algo.args.beta=0", FAST], (), "accuracy falls, reward rises"),
+    "partial_only": Failure([*GRPO, *reward("partial"), "algo.args.beta=0", FAST], (), "accuracy falls, reward rises"),
     "budget_too_small": Failure([*GRPO, "max_tokens=12"], (), "nearly all completions are cut off, accuracy 0"),
-    "top_p": Failure([*GRPO, "+algo.args.top_p=0.7", "algo.args.beta=0"], (), "the sampled distribution is not the trained one"),
+    "top_p": Failure([*GRPO, "+algo.args.top_p=0.7"], (), "the sampled distribution is not the trained one"),
     "wrong_reference": Failure([*GRPO, trainer("WrongReference"), "algo.args.beta=1"], (), "accuracy falls"),
     "frozen_adapter": Failure([*GRPO, "peft=lora", trainer("FrozenAdapter")], (), "no weight changes"),
     "reward_zero": Failure([*GRPO, *reward("zero")], (), "nothing can be learned"),
@@ -143,3 +146,6 @@ PREPARED = {
 """Runs that others start from; they are in no table."""
 
 SEEDS = {"healthy": (0, 1, 2), "failures": (0, 1, 2, 3)}
+"""A healthy run trains and is measured with 100 times this plus the place of its setting, so that no two share rows."""
+DEVELOPED = (0, 1)
+"""Seeds of failures that rules were developed on; the others are the test."""
