@@ -2,7 +2,7 @@
 
     calibration = load_calibration()
     calibration.thresholds["kl_drift"]      # 1.2: a run whose score is above it is accused; absent: not calibrated
-    standardise({"kl_drift": [0.2, 0.3, 0.4, 0.3, 2.0], "reward_fell": [0.1, 0.0, 0.2, 0.1, None]})   # [.., 12.1]
+    standardise({"kl_drift": [0.2, 0.3, 0.4, 0.3, 2.0], "reward_fell": [0.1, 0.0, 0.2, 0.1, None]})   # [.., 4.6]
 
 Full conformal prediction (Vovk et al. 2005; Angelopoulos and Bates 2023, arXiv:2107.07511, section 6). In the bag of n
 healthy runs and a new one each score is standardised, per rule, by mean and standard deviation of the other runs of the
@@ -24,12 +24,16 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from scipy import special
+
 ASSET = Path(__file__).parent.parent / "assets" / "calibration.json.gz"
 LEAST_RUNS = 3
 """So many other runs must have a score of the rule."""
-FLOOR = 0.05
-"""The least standard deviation: scores are logarithms and shares, and a twentieth is nothing. It is the same for every
-bag, and the bound holds for any."""
+FLOOR = 0.1
+"""Added to the standard deviation as an independent error: scores are logarithms and angles, a tenth of which is
+little. It is the same for every bag, and the bound holds for any."""
+TAIL = 0.999
+"""The quantile at which rules of few and of many runs are made alike: few often have a small deviation by chance."""
 
 Scores = dict[str, list[float | None]]
 """Of each rule one score per run; None where the rule does not apply."""
@@ -43,8 +47,8 @@ def standardise(scores: Scores) -> list[float]:
         for i, value in enumerate(values):
             others = [other for j, other in enumerate(values) if j != i and other is not None]
             if value is not None and len(others) >= LEAST_RUNS:
-                mean, variance = _describe(others)
-                figures[i] = max(figures[i], (value - mean) / max(math.sqrt(variance), FLOOR))
+                mean, unit = _describe(others)
+                figures[i] = max(figures[i], (value - mean) / unit)
     return figures
 
 
@@ -55,43 +59,46 @@ def find_thresholds(scores: Scores) -> dict[str, float]:
     Args:
         scores: of n healthy runs; a new run is accused wrongly with a probability of at most 1 / (n + 1).
     """
+    known = {name: [value for value in values if value is not None] for name, values in scores.items()}
     largest = -math.inf
-    for values in scores.values():
-        found = [value for value in values if value is not None]
+    for found in known.values():
         for i, value in enumerate(found):
             others = found[:i] + found[i + 1 :]
             if len(others) >= LEAST_RUNS:  # if the rule does not apply to the new run
-                mean, variance = _describe(others)
-                largest = max(largest, (value - mean) / max(math.sqrt(variance), FLOOR))
+                mean, unit = _describe(others)
+                largest = max(largest, (value - mean) / unit)
             if len(others) + 1 >= LEAST_RUNS:
                 largest = max(largest, _bound(value, others))
-    known = {name: [value for value in values if value is not None] for name, values in scores.items()}
     figures = {name: _describe(found) for name, found in known.items() if len(found) >= LEAST_RUNS}
-    return {name: mean + largest * max(math.sqrt(variance), FLOOR) for name, (mean, variance) in figures.items()}
+    return {name: mean + largest * unit for name, (mean, unit) in figures.items()}
 
 
 def _describe(values: list[float]) -> tuple[float, float]:
-    """Mean and variance; statistics.pvariance is exact, and 100 times slower."""
+    """Mean and unit. The unit is the standard deviation with FLOOR, times the factor by which another run's distance
+    from the mean, at the quantile TAIL, is larger than if the deviation were known (Student's t)."""
     mean = sum(values) / len(values)
-    return mean, sum((value - mean) ** 2 for value in values) / len(values)
+    variance = sum((value - mean) ** 2 for value in values) / len(values)
+    return mean, math.sqrt(variance + FLOOR**2) * _widen(len(values))
+
+
+@cache
+def _widen(runs: int) -> float:
+    student = special.stdtrit(runs - 1, TAIL) * math.sqrt((runs + 1) / (runs - 1))
+    return float(student / special.ndtri(TAIL))
 
 
 def _bound(value: float, others: list[float]) -> float:
     """The largest standardised score that `value` can get when one more, of any size, joins the `others`.
 
-    Let it lie d below the mean of the others, of which there are k with variance v. The score is then
-    (value - mean + d / (k + 1)) / sqrt(v k / (k + 1) + k d^2 / (k + 1)^2), or with FLOOR in place of the root where
-    that is larger. Its root grows fastest at d = v / (value - mean), if the root is above the floor there, else where
-    it reaches the floor; for a value below the mean the score stays under its limit, 1 / sqrt(k).
+    Let it lie d below the mean of the others, of which there are k with variance v. The score, before it is widened, is
+    (value - mean + d / (k + 1)) / sqrt(v k / (k + 1) + FLOOR^2 + k d^2 / (k + 1)^2). For a value above the mean it is
+    largest where its derivative is 0; for one below it stays under its limit, 1 / sqrt(k).
     """
-    mean, v = _describe(others)
-    k, above = len(others), value - mean
-    limit = 1 / math.sqrt(k)
-    if above <= 0:
-        return limit
-    a, b = v * k / (k + 1), k / (k + 1) ** 2
-    d = max(v / above, math.sqrt(max(FLOOR**2 - a, 0) / b))
-    return max(limit, (above + d / (k + 1)) / max(math.sqrt(a + b * d * d), FLOOR))
+    k, mean = len(others), sum(others) / len(others)
+    above, a, b = value - mean, sum((other - mean) ** 2 for other in others) / (k + 1) + FLOOR**2, k / (k + 1) ** 2
+    d = a * (k + 1) / (k * above) if above > 0 else math.inf
+    largest = (above + d / (k + 1)) / math.sqrt(a + b * d * d) if d < 1e9 else 1 / math.sqrt(k)
+    return largest / _widen(k + 1)
 
 
 @dataclass(frozen=True)

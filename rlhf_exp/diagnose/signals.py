@@ -8,7 +8,7 @@ run.set_arg("beta", 0.1)                            # "algo.args.beta=0.1"
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Any
@@ -17,11 +17,11 @@ from rlhf_exp.algorithms import ALGORITHMS, Algorithm
 
 Series = list[tuple[int, float]]
 """(step, value), in order of steps, finite values only."""
-Course = list[tuple[int | None, float]]
+Course = Sequence[tuple[int | None, float]]
 """(step, score): how sick the run looks at each step, from the steps up to it; None for held-out rows."""
 
-START_ROWS, LEAST_ROWS = 3, 6
-"""A run's start is the median of its first rows; a course begins when there are as many again."""
+START_ROWS, LEAST_ROWS = 3, 5
+"""A run's start is the median of its first rows; a course begins when there are some more."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Signals:
         kind, _, path = need.partition("/")
         if kind == "evaluation":
             return self.measured(path) is not None
-        return len(self.series(need)) >= (1 if need.startswith("validation/") else LEAST_ROWS)
+        return len(self.series(need)) >= (3 if kind == "validation" else LEAST_ROWS)
 
     def rise(self, names: str, of: Callable[[float], float] = float, sign: int = 1, window: int = 0) -> Course:
         """At each step how far the recent rows' median of `of(value)` is above that of the start; below it for sign -1.
@@ -73,6 +73,49 @@ class Signals:
         course = recent([(step, of(value)) for step, value in self.series(names)], window)
         start = median(of(value) for _, value in self.series(names)[:START_ROWS]) if course else 0.0
         return [(step, sign * (value - start)) for step, value in course]
+
+    def read(self, path: str) -> float:
+        """The value of a figure of evaluation.json that a rule needs."""
+        return (self.measured(path) or {})["value"]
+
+    def errors_above(self, path: str, level: float = 0.0) -> float:
+        """How many of its standard errors a measured figure is above the level."""
+        of = self.measured(path) or {}
+        return (of["value"] - level) / max((of["high"] - of["low"]) / 3.92, 1e-3)
+
+    def changed(self, path: str) -> float:
+        """How much higher a share is for the trained model than for the start model, by `angle`."""
+        return angle(self.read(f"trained/{path}")) - angle(self.read(f"baseline/{path}"))
+
+    def late(self, course: Course) -> Course:
+        """The second half of a course, by the planned number of steps, without which it is the whole."""
+        return [(step, score) for step, score in course if step is not None and 2 * step >= self.arg("max_steps", 0)]
+
+    def spread(self) -> float:
+        """The standard deviation of the reward at the start, a unit for its changes."""
+        stds = [value for _, value in self.series("reward_std")[:START_ROWS]]
+        return max(median(stds), 1e-3) if stds else 1.0
+
+    def tell(self, names: str, what: str) -> str:
+        """`what` went from 0.25 to 0.5: medians of the first and of the last rows."""
+        values = [value for _, value in self.series(names)]
+        after = median(values[-max(START_ROWS, len(values) // 4) :])
+        return f"{what} went from {median(values[:START_ROWS]):.3g} to {after:.3g}"
+
+    def show(self, of: Callable[[dict[str, Any]], bool]) -> list[str]:
+        """Ids of the trained model's samples for which `of` holds, those with the highest reward first."""
+        found = [row for row in self.samples if row.get("which") == "trained" and of(row)]
+        return [str(row["id"]) for row in sorted(found, key=lambda row: -(row.get("reward") or 0.0))[:3]]
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The rewards that are summed, by name."""
+        return {name: weight for name, weight in (self.config.get("reward", {}).get("weights") or {}).items() if weight}
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the reward is one from which nothing can be learned."""
+        return bool(self.weights) and set(self.weights) <= {"constant", "random"}
 
     def arg(self, name: str, default: float) -> float:
         """One of TRL's own arguments; `default` if the config leaves it to TRL."""
@@ -137,24 +180,31 @@ def combine(how: Callable[..., float], *courses: Course) -> Course:
     return [(step, how(*(found[step] for found in maps))) for step in maps[0] if all(step in found for found in maps)]
 
 
-def first_quarter(series: Series) -> Series:
-    return series[: max(1, len(series) // 4)]
+def worst(*courses: Course) -> Course:
+    """The largest of the courses at each step that any has."""
+    found: dict[int, float] = {}
+    for step, score in (point for course in courses for point in course):
+        found[step or 0] = max(score, found.get(step or 0, -math.inf))
+    return sorted(found.items())
+
+
+def angle(share: float) -> float:
+    """A share on Cohen's scale, 2 asin(sqrt(p)), on which the error of a share is the same everywhere."""
+    return 2 * math.asin(math.sqrt(min(max(share, 0.0), 1.0)))
+
+
+def soften(z: float) -> float:
+    """log(1 + exp(z)): near 0 for a z below 0, which says nothing, and z above it."""
+    return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
+
+
+def log(value: float) -> float:
+    return math.log(max(value, 1e-8))
 
 
 def last_quarter(series: Series) -> Series:
     return series[-max(1, len(series) // 4) :]
 
 
-def span(series: Series) -> list[int]:
-    """The first and the last step."""
-    return [series[0][0], series[-1][0]]
-
-
 def mean(series: Series) -> float:
     return fmean(value for _, value in series)
-
-
-def ends(series: Series) -> tuple[float, float]:
-    """Medians of the first and of the last rows, as `rise` compares them."""
-    values = [value for _, value in series]
-    return median(values[:START_ROWS]), median(values[-max(3, len(values) // 4) :])

@@ -1,6 +1,7 @@
-"""The rules, a file a family. Findings of one severity are listed in the order of the imports here."""
+"""The rules, a file a family. Findings of one severity are listed in the order of FAMILIES."""
 
-from rlhf_exp.diagnose.rule import RULES
-from rlhf_exp.diagnose.rules import numbers
+from rlhf_exp.diagnose.rule import RULES as FOUND
+from rlhf_exp.diagnose.rules import answers, drift, held_out, numbers, reward
 
-__all__ = ["RULES", "numbers"]
+FAMILIES = [module.__name__ for module in (numbers, reward, answers, drift, held_out)]
+RULES = sorted(FOUND, key=lambda of: FAMILIES.index(of.find.__module__))

@@ -1,0 +1,144 @@
+"""Held-out rows before and after training, pairs and reward models."""
+
+import math
+from typing import Any
+
+from rlhf_exp.algorithms import PAIRS
+from rlhf_exp.diagnose.rule import Finding, has_pairs, is_online, rule, scores_answers
+from rlhf_exp.diagnose.rules.reward import find_hopeless
+from rlhf_exp.diagnose.signals import Course, Signals, angle, last_quarter, log, mean, soften
+
+
+@rule("warning", "loss")
+def overfitting(run: Signals) -> Finding | None:
+    """The smaller of two distances in standard errors: how far the held-out loss rose, and how far the training loss of
+    the last quarter, which is the same quantity, is below it."""
+    before, after = (run.measured(f"{side}/loss") for side in ("baseline", "trained"))
+    row, quarter = run.algorithm, last_quarter(run.series("loss"))
+    comparable = row.find_other_loss(run.config["algo"]["args"]) is None if row.held_out_loss else row.scores
+    if not comparable or before is None or after is None:
+        return None
+    old = not run.measured("paired/loss")  # runs of reward models had none
+    rose = run.errors_above("trained/loss", before["value"]) if old else run.errors_above("paired/loss")
+    rows = "pairs" if row.learns_from == PAIRS else "rows"
+    return Finding(
+        [(None, soften(min(rose, run.errors_above("trained/loss", mean(quarter)))))],
+        f"held-out loss rose from {before['value']:.3f} to {after['value']:.3f}, 95% interval {after['low']:.3f} to "
+        f"{after['high']:.3f}, while the training loss fell to {mean(quarter):.3f}",
+        f"the model remembers its training {rows}: too many passes over too few of them, or too large a learning rate",
+        run.scale_length(0.5),
+    )
+
+
+@rule("warning", "evaluation/paired/difference")
+def accuracy_fell(run: Signals) -> Finding | None:
+    """How many standard errors the paired difference in held-out accuracy is below 0."""
+    if run.is_control:
+        return None
+    _, evidence, things = _read_change(run)
+    cause = f"training moved the model away from what was right on these {things}"
+    return Finding([(None, soften(-run.errors_above("paired/difference")))], evidence, cause, [run.lower_rate(2)])
+
+
+@rule("info", "evaluation/paired/difference")
+def no_measurable_gain(run: Signals) -> Finding | None:
+    """The 95% interval of the paired difference in held-out accuracy holds zero."""
+    difference, evidence, things = _read_change(run)
+    if run.is_control or not difference["low"] <= 0 <= difference["high"]:
+        return None
+    rows = run.evaluation["paired"]["n"]
+    if hopeless := find_hopeless(run):
+        return Finding([(None, 0.0)], evidence, *hopeless)
+    cause = f"too few steps, or a change too small for {rows} {things} to show"
+    remedies = [*(run.scale_length(2) if run.metrics else []), *_sample_more(run, rows)]
+    return Finding([(None, 0.0)], evidence, cause, remedies)
+
+
+@rule("warning", "outcome/correct", "evaluation/paired/difference", of=is_online)
+def train_above_held_out(run: Signals) -> Finding:
+    """How much more the correct share rose on the training rows than on held-out ones."""
+    gap = run.rise("outcome/correct", angle)[-1][1] - run.changed("accuracy")
+    evidence = f"{run.tell('outcome/correct', 'the correct share in training')}; {_read_change(run)[1]}"
+    cause = "the policy remembers its training rows: more of them, or fewer passes"
+    return Finding([(None, gap)], evidence, cause, run.scale_length(0.5))
+
+
+@rule("warning", "validation/accuracy")
+def best_checkpoint_earlier(run: Signals) -> Finding:
+    """How far the accuracy of the last two validations is below the best two in a row before."""
+    series = run.series("validation/accuracy")
+    pairs = [
+        (step, (angle(value) + angle(last)) / 2) for (_, last), (step, value) in zip(series, series[1:], strict=False)
+    ]
+    course: Course = [(step, max(best for _, best in pairs[: i + 1]) - value) for i, (step, value) in enumerate(pairs)]
+    step, best = max(series, key=lambda point: point[1])
+    evidence = f"validation accuracy was {best:.1%} at step {step} and is {series[-1][1]:.1%} at step {series[-1][0]}"
+    cause = "training went on after the best checkpoint"
+    return Finding(course, evidence, cause, ["eval.best=true", run.set_arg("max_steps", step), run.lower_rate(2)])
+
+
+@rule("warning", "logps/chosen", of=has_pairs)
+def chosen_falls(run: Signals) -> Finding:
+    """Log of the recent negative log-probability of chosen answers over that of the start: likelihood displacement
+    (Razin et al. 2024, arXiv:2410.08847)."""
+    evidence = run.tell("logps/chosen", "the log-probability of chosen answers")
+    cause = "chosen and rejected answers are alike, and the loss lowers both: their probability goes to other texts"
+    remedy = [run.lower_rate(4), run.set_arg("beta", 2 * run.arg("beta", 0.1))]
+    return Finding(run.rise("logps/chosen", lambda value: log(-value)), evidence, cause, remedy)
+
+
+@rule("warning", "evaluation/trained/accuracy", of=scores_answers)
+def reward_model_at_chance(run: Signals) -> Finding:
+    """log(1 + exp(-z)) with z the standard errors of the held-out accuracy above one half: 0.7 at chance."""
+    of, z = run.measured("trained/accuracy") or {}, run.errors_above("trained/accuracy", 0.5)
+    evidence = f"held-out preference accuracy is {of['value']:.1%}, 95% interval {of['low']:.1%} to {of['high']:.1%}"
+    wrong = z < -2
+    cause = (
+        "chosen and rejected are swapped"
+        if wrong
+        else "the pairs hold no signal that it learned: rate, labels or steps"
+    )
+    return Finding([(None, soften(-z))], evidence, cause, [] if wrong else [run.lower_rate(0.25), *run.scale_length(2)])
+
+
+@rule("warning", "evaluation/trained/accuracy", of=scores_answers)
+def ranks_by_length(run: Signals) -> Finding | None:
+    """How many standard errors the accuracy on pairs whose chosen answer is longer differs from that where it is
+    shorter."""
+    sides: dict[str, list[float]] = {"shorter": [0.0, 0.0], "longer": [0.0, 0.0]}
+    for part in run.evaluation["trained"].get("by_length", []):
+        if (side := sides.get(part["label"].split()[0])) is not None:
+            side[0], side[1] = side[0] + part["n"], side[1] + part["n"] * part["accuracy"]["value"]
+    if not all(n for n, _ in sides.values()):
+        return None
+    (shorter, right), (longer, right_too) = sides.values()
+    gap = abs(angle(right / shorter) - angle(right_too / longer))
+    evidence = (
+        f"right on {right_too / longer:.1%} of the pairs with a longer chosen answer, on {right / shorter:.1%} of"
+    )
+    cause = "the reward model ranks by length"
+    course: Course = [(None, gap / math.sqrt(1 / shorter + 1 / longer))]
+    return Finding(course, f"{evidence} those with a shorter one", cause, [run.lower_rate(2), *run.scale_length(2)])
+
+
+def _sample_more(run: Signals, rows: int) -> list[str]:
+    """Overrides for four times as many completions: of more rows, unless these are all there are."""
+    of_eval = run.config.get("eval", {})
+    limit = of_eval.get("rows") or of_eval.get("most_rows", rows)
+    completions = 4 * of_eval.get("completions", 1)
+    return [f"eval.rows={4 * rows}" if rows >= limit else f"eval.completions={completions}"]
+
+
+def _read_change(run: Signals) -> tuple[dict[str, Any], str, str]:
+    """The paired difference in held-out accuracy with its interval, that in words, and what is counted."""
+    paired = run.evaluation["paired"]
+    difference = paired["difference"]
+    what, things = ("preference accuracy", "pairs") if run.algorithm.scores else ("accuracy", "rows")
+    changes = paired.get("changes")
+    completions = max(run.evaluation.get(side, {}).get("completions", 1) for side in ("baseline", "trained"))
+    flips = changes and sum(n for x, to in changes.items() for y, n in to.items() if "correct" in (x, y) and x != y)
+    still = flips == 0 and completions == 1  # `changes` counts first completions
+    if difference["value"] == 0 and (still or difference["low"] == difference["high"] == 0):
+        return difference, f"not one of {paired['n']} held-out {things} went from wrong to correct or back", things
+    low, value, high = (100 * difference[key] for key in ("low", "value", "high"))
+    return difference, f"held-out {what} changed by {value:+.1f} points, 95% interval {low:+.1f} to {high:+.1f}", things

@@ -1,0 +1,156 @@
+"""The reward: flat and why, falling, or rising without what it stands for."""
+
+from rlhf_exp.algorithms import DEMONSTRATIONS
+from rlhf_exp.diagnose.rule import Finding, is_online, rule
+from rlhf_exp.diagnose.signals import Course, Signals, angle, combine, last_quarter, log, mean, recent, worst
+from rlhf_exp.tasks.schema import find_keys
+
+RARELY, MOSTLY = 0.01, 0.5  # of completions: shares that tell one cause from another
+Why = tuple[str, list[str]]
+
+
+def find_hopeless(run: Signals) -> Why | None:
+    """Cause and remedies where the start model has no right held-out answer and hardly any in training: a reward for
+    right answers then prefers none of its completions to another, and more steps or larger groups teach nothing."""
+    counts = run.evaluation.get("baseline", {}).get("counts", {})
+    correct = run.series("outcome/correct")
+    if not run.algorithm.online or counts.get("correct") != 0 or correct and mean(correct) > RARELY:
+        return None
+    task = run.config.get("task", {})
+    shown = task.get("name") and DEMONSTRATIONS in find_keys(task["name"]).provides
+    cause = f"the start model has none of {sum(counts.values())} held-out completions right: there is nothing to"
+    cause += " reinforce. First train it by algo=sft and go on from that model (model.path=RUN/model), or reward steps"
+    cause += " towards an answer (a graded reward), or begin with easier rows"
+    return cause, ["algo=sft"] if shown and task.get("completion_column", "") is not None else []
+
+
+def _explain_silence(run: Signals) -> Why:
+    """Why most groups have equal rewards."""
+    correct = last_quarter(run.series("outcome/correct"))
+    if correct and mean(correct) > MOSTLY:
+        silent = last_quarter(run.series("frac_reward_zero_std")) or correct
+        cause = "training problems are nearly all solved: more steps cannot teach more"
+        return cause, run.scale_length(silent[0][0] / run.last_step)
+    if hopeless := find_hopeless(run):
+        return hopeless
+    group = int(run.arg("num_generations", 8))
+    remedies = [run.set_arg("num_generations", size) for size in (2 * group, *range(group + 1, 8 * group))]
+    remedies.append(run.set_arg("per_device_train_batch_size", 2 * run.arg("per_device_train_batch_size", 8)))
+    cause = "the problems are too hard, or the completions of a group too similar, for one to do better"
+    return cause, remedies
+
+
+@rule("warning", "frac_reward_zero_std|reward_std", of=is_online)
+def no_reward_variance(run: Signals) -> Finding | None:
+    """Minus the log of the recent share of groups whose rewards differ; the others have advantage 0 and teach nothing.
+    Without groups it is whether the rewards of a step differ at all."""
+    if run.is_control:
+        return None
+    silent = run.series("frac_reward_zero_std")
+    silent = silent or [(step, float(std < 1e-6)) for step, std in run.series("reward_std")]
+    quarter, correct = last_quarter(silent), last_quarter(run.series("outcome/correct"))
+    evidence = f"{mean(quarter):.0%} of the groups had equal rewards"
+    evidence += f", with {mean(correct):.0%} of the completions correct" if correct else ""
+    return Finding([(step, -log(1.01 - share)) for step, share in recent(silent)], evidence, *_explain_silence(run))
+
+
+@rule("warning", "reward", of=is_online)
+def reward_flat(run: Signals) -> Finding | None:
+    """Minus the rise of the reward in the second half of training, in standard deviations at the start."""
+    if run.is_control:
+        return None
+    course = run.late(run.rise("reward", sign=-1))
+    cause, remedy = find_hopeless(run) or (
+        f"the learning rate {run.learning_rate:g} is too low, KL costs too much, or the reward does not follow what the"
+        " policy changes",
+        [run.lower_rate(0.5), *run.scale_length(2)],
+    )
+    return Finding(
+        [(step, score / run.spread()) for step, score in course], run.tell("reward", "the reward"), cause, remedy
+    )
+
+
+@rule("warning", "reward", of=is_online)
+def reward_fell(run: Signals) -> Finding:
+    """The fall of the reward from the start, in standard deviations at the start."""
+    course = [(step, score / run.spread()) for step, score in run.rise("reward", sign=-1)]
+    cause = "steps are too large, or another term (KL, entropy, values) outweighs the reward"
+    return Finding(course, run.tell("reward", "the reward"), cause, [run.lower_rate(4), *run.hold_policy()])
+
+
+@rule("info", of=is_online)
+def control_arm(run: Signals) -> Finding | None:
+    """The reward is constant or random: nothing can be learned, so that a flat reward is no fault."""
+    if not run.is_control or not run.metrics:
+        return None
+    evidence = f"the reward is {' and '.join(run.weights)}"
+    if change := run.measured("paired/difference"):
+        low, high = 100 * change["low"], 100 * change["high"]
+        evidence += f"; held-out accuracy changed by {100 * change['value']:+.1f} points ({low:+.1f} to {high:+.1f})"
+    cause = "a control arm: accuracy that moves here is no effect of a reward (arXiv:2506.10947)"
+    return Finding([(run.metrics[0]["step"], 0.0), (run.last_step, 0.0)], evidence, cause, [])
+
+
+@rule("warning", "reward", "evaluation/paired/win_rate", of=is_online)
+def reward_without_gain(run: Signals) -> Finding:
+    """The rise of the training reward in standard deviations, less the smaller of the held-out gains in accuracy and in
+    wins; at most the rise itself."""
+    rise = run.rise("reward")[-1][1] / run.spread()
+    gains = [2 * run.read("paired/win_rate") - 1]
+    if run.measured("paired/difference"):
+        gains.append(run.changed("accuracy"))
+    evidence = (
+        f"{run.tell('reward', 'the training reward')}; held-out rows are won in {run.read('paired/win_rate'):.0%}"
+    )
+    cause = "the policy learned what the reward pays on the training rows, not what it stands for"
+    wrong = run.show(lambda row: row.get("outcome") not in ("correct", None))
+    return Finding([(None, min(rise, rise - min(gains)))], evidence, cause, run.hold_policy(), wrong)
+
+
+@rule("warning", "outcome/correct", of=is_online)
+def one_component_carries_the_reward(run: Signals) -> Finding | None:
+    """The rise of one weighed component in standard deviations of the reward, less that of the correct share; of the
+    component for which it is largest."""
+    correct = run.rise("outcome/correct", angle)
+    courses = {
+        name: combine(
+            lambda rise, right, weight=weight: min(weight * rise, weight * rise - right) / run.spread(),
+            run.rise(f"rewards/{name}/mean"),
+            [(step, run.spread() * score) for step, score in correct],
+        )
+        for name, weight in run.weights.items()
+        if name != "outcome" and run.has(f"rewards/{name}/mean")
+    }
+    if not courses:
+        return None
+    name = max(courses, key=lambda name: max((score for _, score in courses[name]), default=0.0))
+    evidence = f"{run.tell(f'rewards/{name}/mean', name)}; {run.tell('outcome/correct', 'the correct share')}"
+    cause = f"the reward {name} is easier to earn than a right answer"
+    return Finding(worst(*courses.values()), evidence, cause, [f"reward.weights.{name}={run.weights[name] / 4:g}"])
+
+
+@rule("warning", "rewards/model/mean", "outcome/correct", of=is_online)
+def over_optimisation(run: Signals) -> Finding:
+    """How far the correct share is below its own peak while the reward model's score is above what it was there, by the
+    smaller of both (Gao et al. 2022, arXiv:2210.10760)."""
+    gold, proxy = recent(run.series("outcome/correct")), dict(recent(run.series("rewards/model/mean")))
+    course: Course = []
+    peak, at_peak = -1.0, 0.0
+    for step, share in gold:
+        if angle(share) > peak:
+            peak, at_peak = angle(share), proxy.get(step, 0.0)
+        course.append((step, min(peak - angle(share), (proxy.get(step, at_peak) - at_peak) / run.spread())))
+    evidence = (
+        f"{run.tell('rewards/model/mean', 'the reward model')}; {run.tell('outcome/correct', 'the correct share')}"
+    )
+    cause = "the policy found what the reward model scores highly and what is wrong"
+    return Finding(course, evidence, cause, [*run.hold_policy(), *run.scale_length(0.5)])
+
+
+@rule("warning", "rewards/model/std", of=is_online)
+def reward_model_flat(run: Signals) -> Finding:
+    """Log of the start's standard deviation of the reward model's scores over the recent one: it no longer tells the
+    policy's own samples apart."""
+    cause = "the reward model scores all of the policy's completions nearly alike: they left what it was trained on"
+    evidence = run.tell("rewards/model/std", "the standard deviation of the scores")
+    return Finding(run.rise("rewards/model/std", log, sign=-1), evidence, cause, run.hold_policy())
