@@ -51,7 +51,7 @@ def _outcomes(completions: list[str], numbers: list, target: list) -> list[str]:
 
 
 class WrongReference(VariantGRPOTrainer):
-    """The reference is another model: its weights are moved by half of their standard deviation."""
+    """The reference is another model: its weights are moved by their standard deviation."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -59,7 +59,7 @@ class WrongReference(VariantGRPOTrainer):
         with torch.no_grad():
             for weight in self.ref_model.parameters():
                 if weight.ndim > 1:
-                    weight.add_(0.5 * weight.std() * torch.randn(weight.shape, generator=draws))
+                    weight.add_(weight.std() * torch.randn(weight.shape, generator=draws))
 
 
 class FrozenAdapter(VariantGRPOTrainer):

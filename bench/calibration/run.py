@@ -1,7 +1,7 @@
 """Runs the calibration, one run after the other, and leaves out what is finished; takes hours.
 
-    python bench/calibration/run.py                      # healthy runs and failures, seed by seed
-    python bench/calibration/run.py --only dpo kto --seeds 100 --root /tmp/pilot
+python bench/calibration/run.py                      # healthy runs and failures, seed by seed
+python bench/calibration/run.py --only dpo kto --seeds 100 --root /tmp/pilot
 """
 
 import argparse
@@ -44,7 +44,9 @@ def list_runs(seeds: list[int] | None = None) -> list[tuple[str, str, int, list[
     """(kind, name, seed, overrides), seed by seed, healthy runs and failures in turn."""
     plan = []
     for seed in seeds or SEEDS["failures"]:
-        sick = [("failures", name, seed, [*failure.overrides, *OFF, f"seed={seed}"]) for name, failure in FAILURES.items()]
+        sick = [
+            ("failures", name, seed, [*failure.overrides, *OFF, f"seed={seed}"]) for name, failure in FAILURES.items()
+        ]
         healthy = [
             ("healthy", name, seed, [*overrides, f"seed={100 * seed + place}"])
             for place, (name, overrides) in enumerate(HEALTHY.items())

@@ -112,7 +112,11 @@ def list_false_alarms(healthy: list[Archived], calibration: Calibration) -> str:
 def standing(calibration: Calibration) -> int:
     """Healthy runs above the thresholds that they have set themselves."""
     return sum(
-        any(calibration.is_above(rule, values[i]) for rule, values in calibration.scores.items() if values[i] is not None)
+        any(
+            calibration.is_above(rule, values[i])
+            for rule, values in calibration.scores.items()
+            if values[i] is not None
+        )
         for i in range(calibration.runs)
     )
 
