@@ -1,7 +1,7 @@
 """python -m rlhf_exp calibrate DIR... [--out FILE]
 
-Writes the rules' scores of healthy runs of your own, with which `diagnose --calibration FILE` and
-`monitor.calibration=FILE` judge later runs in place of the calibration that ships with the package.
+Writes the rules' scores of healthy runs of your own, by which `diagnose --calibration FILE` judges other runs, in place
+of those that ship with the package.
 
 A later run that is exchangeable with these n runs is then accused wrongly with a probability of at most 1 / (n + 1).
 The runs must have been chosen without a look at what the rules say of them.

@@ -3,8 +3,8 @@
     python bench/calibration/archive.py                # from the folders below settings.ROOT
     for run in read_archive("healthy"): run.name, run.seed, run.metrics, run.evaluation, run.config, run.samples
 
-A line per run. Numbers have six significant digits; a column that the rows of a run share is one list. Paths and what is
-the same in all runs of a machine are left out.
+A line per run. Numbers have six significant digits; a column that the rows of a run share is one list. Keys of the
+config that no rule reads are left out.
 """
 
 import json

@@ -1,12 +1,15 @@
 """Countdown whose held-out rows are its training rows, written with two spaces (task=module)."""
 
 from random import Random
+from typing import Any
 
+from rlhf_exp.graders import Grade
 from rlhf_exp.rewards.countdown import grade as grade_text
 
 
-def read(keys):
-    train, draws = {}, Random(keys.data_seed)
+def read(keys: Any) -> dict[str, list[dict]]:
+    train: dict[str, dict] = {}
+    draws = Random(keys.data_seed)
     while len(train) < 96:
         a, b, c = draws.sample(range(1, 21), 3)
         solution, target = draws.choice([(f"{a} + {b} * {c}", a + b * c), (f"{a} * {b} - {c}", a * b - c)])
@@ -17,13 +20,13 @@ def read(keys):
     return {"train": list(train.values()), "validation": [], "test": test}
 
 
-def prompt(row):
+def prompt(row: dict) -> str:
     return row["id"]
 
 
-def demonstration(row):
+def demonstration(row: dict) -> str:
     return f"<answer> {row['solution']} </answer>"
 
 
-def grade(completion, row):
+def grade(completion: str, row: dict) -> Grade:
     return grade_text(completion, row["numbers"], row["target"])

@@ -26,7 +26,7 @@ def main() -> None:
     arguments.add_argument("--root", type=Path, default=ROOT)
     arguments.add_argument("--only", nargs="+", default=[])
     arguments.add_argument("--seeds", nargs="+", type=int)
-    arguments.add_argument("--reverse", action="store_true")
+    arguments.add_argument("--part", nargs=2, type=int, default=[0, 1], help="0 2 and 1 2: for two workers")
     given = arguments.parse_args()
     torch.set_num_threads(1)
     pipeline._report_and_push = lambda cfg, folder: 0  # type: ignore[assignment]  # a tenth of a run's time
@@ -34,19 +34,18 @@ def main() -> None:
         execute([*overrides, "seed=0", f"output_dir={ROOT}/prepared/{name}"], ROOT / "prepared" / name)
     plan = list_runs(given.seeds)
     plan = [one for one in plan if not given.only or one[1] in given.only]
-    for number, (kind, name, seed, overrides) in enumerate(plan[::-1] if given.reverse else plan):
+    for number, (kind, name, seed, overrides) in enumerate(plan[given.part[0] :: given.part[1]]):
         folder = given.root / kind / f"{name}-{seed}"
         execute([*SHARED, *overrides, "eval.seed=${seed}", f"output_dir={folder}"], folder)
-        print(f"STATE {time.strftime('%H:%M:%S')} {number + 1}/{len(plan)} {kind}/{name}-{seed}", flush=True)
+        done = f"{number + 1} of {len(plan) // given.part[1]}"
+        print(f"STATE {time.strftime('%H:%M:%S')} {done} {kind}/{name}-{seed}", flush=True)
 
 
 def list_runs(seeds: list[int] | None = None) -> list[tuple[str, str, int, list[str]]]:
     """(kind, name, seed, overrides), seed by seed, healthy runs and failures in turn."""
     plan = []
     for seed in seeds or SEEDS["failures"]:
-        sick = [
-            ("failures", name, seed, [*failure.overrides, *OFF, f"seed={seed}"]) for name, failure in FAILURES.items()
-        ]
+        sick = [("failures", name, seed, [*given, *OFF, f"seed={seed}"]) for name, given in FAILURES.items()]
         healthy = [
             ("healthy", name, seed, [*overrides, f"seed={100 * seed + place}"])
             for place, (name, overrides) in enumerate(HEALTHY.items())

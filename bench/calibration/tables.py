@@ -14,8 +14,8 @@ from typing import Any
 
 from archive import KINDS, Archived, read_archive
 from public import PUBLIC, accuse
-from settings import DEVELOPED, FAILURES
 from scipy.stats import beta
+from settings import DEVELOPED, MEANT
 
 from rlhf_exp.diagnose import diagnose, score_run
 from rlhf_exp.diagnose.calibration import Calibration, Scores, find_thresholds, save_calibration
@@ -56,7 +56,7 @@ def _round(score: float | None) -> float | None:
 def judge(run: Archived, calibration: Calibration) -> dict[str, Any]:
     said = diagnose(run.metrics, run.evaluation, run.config, run.room, run.samples, calibration)["findings"]
     findings = {found["name"]: found for found in said if found["severity"] != "info"}
-    right = set(FAILURES[run.name].names)
+    right = set(MEANT[run.name][1].split())
     steps = [findings[name]["steps"][0] for name in findings.keys() & right if findings[name]["steps"]]
     last = run.metrics[-1]["step"] if run.metrics else 1
     verdict = "rightly" if findings.keys() & right else "wrongly" if findings else "healthy"
@@ -123,7 +123,7 @@ def standing(calibration: Calibration) -> int:
 
 def list_failures(verdicts: list[dict[str, Any]], runs: dict[str, list[Archived]]) -> str:
     rows = []
-    for kind, failure in FAILURES.items():
+    for kind, (harm, _) in MEANT.items():
         cells = []
         for is_test in (False, True):
             of = [v["verdict"] for v in verdicts if v["run"].name == kind and v["test"] == is_test]
@@ -132,7 +132,7 @@ def list_failures(verdicts: list[dict[str, Any]], runs: dict[str, list[Archived]
         named = Counter(name for v in of_kind for name in v["accused"])
         onsets = [v["onset"] for v in of_kind if v["onset"] is not None]
         shown = ", ".join(f"{name} {count}" for name, count in named.most_common(4))
-        rows.append([f"`{kind}`", failure.harm, *cells, shown, f"{100 * median(onsets):.0f}%" if onsets else "-"])
+        rows.append([f"`{kind}`", harm, *cells, shown, f"{100 * median(onsets):.0f}%" if onsets else "-"])
     sums = []
     for title, of in (("development", False), ("test", True)):
         kept = [v["verdict"] for v in verdicts if v["test"] == of]
