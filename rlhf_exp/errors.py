@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-FAILED, REFUSED = 1, 2
+FAILED, REFUSED, ALARMED = 1, 2, 3
 SIGNALLED = 128
 """Plus the number of the signal that ended the process, by a shell's convention."""
 NOTE = "rlhf_exp: "
@@ -98,6 +98,16 @@ class Stop(KeyboardInterrupt):
     def of(cls, error: KeyboardInterrupt) -> "Stop":
         """The Stop for a KeyboardInterrupt, which Python itself raises on SIGINT if StopSignals is not active."""
         return error if isinstance(error, Stop) else cls(signal.SIGINT)
+
+
+class AlarmStop(Stop):
+    """An alarm of monitor.stop_on asks the run to end."""
+
+    name, status = "", ALARMED
+
+    def __init__(self, alarm: str) -> None:
+        KeyboardInterrupt.__init__(self, alarm)
+        self.name = alarm
 
 
 def say(line: str, command: str = "") -> None:

@@ -224,7 +224,8 @@ def _write_report(folder: RunFolder) -> None:
     """Write the findings and the report from what the folder holds, also for a failed run."""
     run = load_run(folder.path)
     room = run.info.get("context_room")
-    write_json(folder.path / "diagnosis.json", diagnose(run.metrics, run.evaluation, run.config, room))
+    report = diagnose(run.metrics, run.evaluation, run.config, room, run.samples)
+    write_json(folder.path / "diagnosis.json", report)
     write_report([folder.path], folder.path)
 
 

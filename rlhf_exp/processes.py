@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from rlhf_exp.errors import SIGNALLED, ConfigError
+from rlhf_exp.errors import ALARMED, ConfigError
 
 T = TypeVar("T")
 
@@ -78,12 +78,12 @@ def connect(timeout_s: float, use_cpu: bool) -> None:
 
 def leave(status: int) -> int:
     """Close the group; returns the exit status. After an error or a signal the process ends here, since the group could
-    not be closed: other ranks may be gone. After a signal rank 0 still writes its report, which torchrun would cut off
-    if another rank ended with an error."""
+    not be closed: other ranks may be gone. After a signal or an alarm rank 0 still writes its report, which torchrun
+    would cut off if another rank ended with an error."""
     if status and count() > 1:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(status if is_main() or status < SIGNALLED else 0)
+        os._exit(status if is_main() or status < ALARMED else 0)
     if count() > 1 and (torch := sys.modules.get("torch")) and torch.distributed.is_initialized():
         barrier()  # rank 0 still writes its report
         torch.distributed.destroy_process_group()

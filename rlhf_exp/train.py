@@ -11,16 +11,19 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from rlhf_exp import processes
+from rlhf_exp.callbacks.alarms import Alarms
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter, Probe, QuietProgress
 from rlhf_exp.callbacks.tracking import watch as track_training
 from rlhf_exp.callbacks.validation import Best, Validate
-from rlhf_exp.errors import Stop
+from rlhf_exp.diagnose import find_alarms
+from rlhf_exp.errors import AlarmStop, Stop
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import record_base
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.runs.checkpoints import clear_unfinished, find_checkpoint
 from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.runs.load import load_run
 from rlhf_exp.runs.manifest import replace_folder, staged
 from rlhf_exp.runs.stopping import StopSignals
 from rlhf_exp.trainers import build_trainer
@@ -37,7 +40,7 @@ def train(
     """Train the start model, and save the result: the last policy, or with `eval.best` the best one.
 
     Raises:
-        Stop: a signal asked the run to end; its checkpoint is written.
+        Stop: a signal or an alarm asked the run to end; its checkpoint is written.
     """
     folder, trainer = experiment.folder, build_trainer(experiment)
     base = experiment.cfg.hub.base_model if experiment.cfg.peft.lora is not None else None
@@ -54,6 +57,8 @@ def train(
     train_from_checkpoint(trainer, folder, meter, resumed=experiment.cfg.resume is not None)
     if received := processes.broadcast(signals.received):
         raise Stop(received)
+    if signals.alarm and not trainer.is_over():
+        raise AlarmStop(signals.alarm)
     model = folder.path / "model"
     if best is None:
         with processes.enter_on_main(staged(folder.path, model.name)) as staging:
@@ -72,7 +77,11 @@ def add_callbacks(
         trainer.remove_callback(printed)
     track_training(trainer)
     monitor, callbacks = experiment.cfg.monitor, trainer.callback_handler.callbacks
-    callbacks.insert(0, MetricsWriter(experiment.folder.path, probe, monitor.every_steps, monitor.stop_on_nonfinite))
+    folder = experiment.folder.path
+    run = load_run(folder)
+    find = partial(find_alarms, config=run.config, evaluation=run.evaluation, room=run.info.get("context_room"))
+    callbacks.insert(0, Alarms(folder, find, monitor, signals))
+    callbacks.insert(0, MetricsWriter(folder, probe, monitor.every_steps))
     if validation is not None and (every := experiment.cfg.eval.every) is not None:
 
         def measure(policy: Model) -> dict[str, list[Any]]:
@@ -81,7 +90,7 @@ def add_callbacks(
             with trainer.policy_alone():
                 return validation.measure(policy)
 
-        callbacks.insert(0, Validate(experiment.folder.path, measure, every, best))
+        callbacks.insert(0, Validate(folder, measure, every, best))
     if not trainer.args.disable_tqdm:
         trainer.add_callback(QuietProgress())
     if experiment.cfg.algo.args.get("use_vllm") and isinstance(trainer, ResumableRollouts):
@@ -93,8 +102,8 @@ def add_callbacks(
 
 
 class SaveAndStop(TrainerCallback):
-    """From the signal on, asks for a checkpoint after every step, and ends training once one is saved. It must be the
-    first callback, since a later one may postpone the saving."""
+    """From the signal or the alarm on, asks for a checkpoint after every step, and ends training once one is saved. It
+    must be the first callback, since a later one may postpone the saving."""
 
     def __init__(self, signals: StopSignals) -> None:
         self._signals = signals
@@ -105,11 +114,11 @@ class SaveAndStop(TrainerCallback):
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Of several processes each may get the signal at another step, and all save after the same one."""
         self._signals.received = max(processes.gather(self._signals.received), key=lambda found: found or 0)
-        if self._signals.received:
+        if self._signals.received or self._signals.alarm:
             control.should_save = True
 
     def on_save(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
-        if self._signals.received:
+        if self._signals.received or self._signals.alarm:
             control.should_training_stop = True
 
     def on_train_end(self, *args: Any, **kwargs: Any) -> None:

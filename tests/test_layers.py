@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "rlhf_exp"
 
 LAYERS = (
-    ("errors", "processes", "commands", "stats", "forms", "algorithms", "config.values"),
+    ("errors", "processes", "commands", "stats", "forms", "algorithms", "findings", "config.values"),
     ("graders",),  # texts to grades: tasks and rewards call them
     ("config", "tasks", "rewards.countdown", "rewards.table"),  # a config is of the keys of tasks and rewards
     ("runs",),

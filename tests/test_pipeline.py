@@ -164,6 +164,24 @@ def test_a_signal_saves_a_checkpoint_from_which_the_run_ends_as_an_uninterrupted
     assert (stopped / "samples.jsonl").read_text() == (finished[0] / "samples.jsonl").read_text()
 
 
+def test_an_alarm_of_stop_on_saves_and_ends_the_run_which_then_resumes_to_its_end(
+    finished, workplace, launch, monkeypatch
+):
+    found = {"name": "gradient_spike", "severity": "warning", "steps": [2, 2], "evidence": "high", "remedy": None}
+    monkeypatch.setattr("rlhf_exp.train.find_alarms", lambda metrics, **facts: [found] if len(metrics) >= 2 else [])
+    done = launch(*SMALL, "algo.args.save_steps=100", "monitor.stop_on=[gradient_spike]", "output_dir=alarmed")
+    assert done.returncode == 3, done.stderr
+    record = json.loads((workplace / "alarmed" / "run.json").read_text())
+    assert (record["status"], record["error"], record["steps"]) == ("stopped", "gradient_spike", 3)
+    said = "Stopped by gradient_spike; the last checkpoint is of step 3. Resume with: python -m rlhf_exp resume=alarmed"
+    assert said in done.stdout.splitlines()
+    assert (workplace / "alarmed" / "report.md").is_file() and not (workplace / "alarmed" / "model").exists()
+    done = launch("resume=alarmed")
+    assert done.returncode == 0, done.stderr
+    assert read_metrics(workplace / "alarmed") == read_metrics(finished[0])
+    assert [row["step"] for row in read_lines(workplace / "alarmed" / "alarms.jsonl")] == [2]
+
+
 def test_a_loss_that_is_not_finite_ends_the_run_with_a_line_and_a_readable_folder(workplace, launch):
     # The second pass over a rollout meets a policy that is hundreds of nats away from its reference.
     wild = ["algo.args.learning_rate=1.0", "algo.args.num_iterations=2"]
@@ -178,3 +196,5 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_a_line_and_a_readable_folde
         assert (workplace / "nonfinite" / name).is_file(), name
     findings = json.loads((workplace / "nonfinite" / "diagnosis.json").read_text())["findings"]
     assert "nonfinite_loss" in [finding["name"] for finding in findings]
+    alarms = read_lines(workplace / "nonfinite" / "alarms.jsonl")
+    assert "nonfinite_loss" in [alarm["name"] for alarm in alarms]

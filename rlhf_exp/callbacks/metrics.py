@@ -1,5 +1,5 @@
 """Writes metrics.jsonl during training, with KL and entropy of the policy on a fixed set of the start model's
-completions, the probe; stops the run at NaN, and draws the progress bar.
+completions, the probe; and draws the progress bar.
 
 probe = Probe(start_model, rows, max_tokens=2048, pad_id=0)
 probe.measure(policy)     # {"probe/kl": 0.1, "probe/entropy": 1.2}
@@ -7,7 +7,6 @@ trainer.callback_handler.callbacks.insert(0, MetricsWriter(run_dir, probe, every
 trainer.add_callback(QuietProgress())
 """
 
-import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,6 @@ from tqdm.auto import tqdm
 from transformers import TrainerCallback, TrainerState
 from transformers.trainer_callback import ProgressCallback
 
-from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.models.kl import token_kl
 from rlhf_exp.models.scoring import Model, Row, completion_logps, evaluating, split_rows, whole_weights
 from rlhf_exp.runs.folder import append_jsonl, keep_rows
@@ -65,13 +63,12 @@ class Probe:
 
 
 class MetricsWriter(TrainerCallback):
-    """Writes metrics.jsonl, adds the probe's figures to TRL's, and stops the run when a loss is not finite."""
+    """Writes metrics.jsonl, and adds the probe's figures to TRL's."""
 
-    def __init__(self, run_dir: Path, probe: Probe | None, every_steps: int, stop_on_nonfinite: bool = True) -> None:
+    def __init__(self, run_dir: Path, probe: Probe | None, every_steps: int) -> None:
         self._path = run_dir / "metrics.jsonl"
         self._probe = probe
         self._every_steps = every_steps
-        self._stop_on_nonfinite = stop_on_nonfinite
         self._start = 0.0
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
@@ -89,13 +86,6 @@ class MetricsWriter(TrainerCallback):
             logs.update(self._probe.measure(kwargs["model"]))
         time_s = round(time.perf_counter() - self._start, 3)
         append_jsonl(self._path, {"step": state.global_step, "time_s": time_s, **logs})
-        for name in ("loss", "grad_norm", "probe/kl"):  # probe/kl is of the weights after the step
-            value = logs.get(name)
-            if self._stop_on_nonfinite and value is not None and not math.isfinite(float(value)):
-                raise NonFiniteLoss(
-                    f"{name} is {float(value)} at step {state.global_step}; try a lower algo.args.learning_rate"
-                    f" (now {args.learning_rate:g}) or algo.args.max_grad_norm (now {args.max_grad_norm:g})"
-                )
 
 
 class QuietProgress(ProgressCallback):

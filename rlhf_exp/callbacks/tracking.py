@@ -3,6 +3,7 @@
     with track(cfg, run_dir):      # opens the W&B run with the whole config, and closes it even after an error
         run(cfg, run_dir)
     watch(trainer)                 # training logs into that run
+    alert("kl_drift at step 40", "...")
 
 `logging=` switches them on. W&B is offline if there is no key. A tracker that fails prints a line and never ends the
 run, since everything is in the run folder too.
@@ -60,6 +61,12 @@ def watch(trainer: "Trainer") -> None:
 
     if trainer.pop_callback(WandbCallback) is not None and _find_run() is not None:
         trainer.add_callback(RunLogger())
+
+
+def alert(title: str, text: str) -> None:
+    """Send an alert to W&B, if a run is open there."""
+    if (run := _find_run()) is not None:
+        _attempt("W&B: an alert was not sent", lambda: run.alert(title=title, text=text))
 
 
 def name_run(cfg: Config, run_dir: Path) -> tuple[str, str | None]:

@@ -226,6 +226,8 @@ class Monitor:
     probe_rows: Annotated[int, Within(">= 1, <= 65536")]
     probe_tokens: Annotated[int, Within(TOKENS)]
     stop_on_nonfinite: bool
+    stop_on: list[str]
+    ignore: list[str]
 
 
 @dataclass(frozen=True)

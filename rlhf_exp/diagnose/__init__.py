@@ -4,14 +4,14 @@
     ->  {"findings": [{"name": "kl_drift", "severity": "warning", "steps": [120, 300], "evidence": "...",
                        "cause": "...", "remedy": "algo.args.beta=0.1", "score": 2.1, "sureness": {"text": ...}}],
          "health": "warning", "checked": ["kl_drift", ...], "uncalibrated": [...], "missing": {rule: [series]},
-         "changed": ["..."]}
+         "changed": ["..."], "ignored": ["kl_drift"]}    # found, but named in monitor.ignore
 
 A new finding is one function in a file of rules/ (rule.py says what it returns). Imports no ML library.
 """
 
 from typing import Any
 
-from rlhf_exp.config.checks import choose_remedy
+from rlhf_exp.config.checks import apply, choose_remedy
 from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.diagnose.calibration import Calibration, load_calibration
 from rlhf_exp.diagnose.changes import list_changes
@@ -42,11 +42,13 @@ def diagnose(
     run = Signals(metrics, evaluation, config, room, samples or [])
     calibration, parameters = calibration or load_calibration(), _count_parameters(config)
     found = _apply_rules(run)
-    findings = [
+    above = [
         _describe(of, finding, run, calibration, parameters)
         for of, finding in sorted(found, key=lambda pair: SEVERITIES.index(pair[0].severity))
         if of.severity == "info" or calibration.is_above(of.name, finding.score)
     ]
+    muted = config.get("monitor", {}).get("ignore", [])
+    findings = [finding for finding in above if finding["name"] not in muted]
     worst = findings[0]["severity"] if findings else "ok"
     known = {of.name for of, finding in found if of.severity == "info" or of.name in calibration.thresholds}
     exact = {of.name for of, finding in found if finding.score == float("inf")}
@@ -57,6 +59,7 @@ def diagnose(
         "uncalibrated": [of.name for of, _ in found if of.name not in known | exact],
         "missing": {of.name: lacking for of in RULES if of.of(run.algorithm) and (lacking := _list_missing(of, run))},
         "changed": list_changes(run),
+        "ignored": [finding["name"] for finding in above if finding["name"] in muted],
     }
 
 
@@ -106,13 +109,14 @@ def _describe(
     """A finding as diagnosis.json holds it. Its steps are the first and the last whose score accuses."""
     above = [step for step, score in finding.course if of.severity == "info" or calibration.is_above(of.name, score)]
     steps = None if not above or above[0] is None else [above[0], above[-1]]
+    remedies = [text for text in finding.remedy if apply(run.config, text) != run.config]
     described: dict[str, Any] = {
         "name": of.name,
         "severity": of.severity,
         "steps": steps,
         "evidence": finding.evidence,
         "cause": finding.cause,
-        "remedy": choose_remedy(run.config, finding.remedy),
+        "remedy": choose_remedy(run.config, remedies),
     }
     if of.severity != "info":
         described["score"] = finding.score if finding.score != float("inf") else None

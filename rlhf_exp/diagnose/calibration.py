@@ -139,9 +139,7 @@ class Calibration:
         if self.provisional:
             text += "; the calibration is provisional"
         if parameters is None or parameters > self.parameters:
-            text += (
-                f"; calibrated only on models below {self.parameters:,} parameters, which this one is not known to be"
-            )
+            text += f"; calibrated on models below {self.parameters:,} parameters alone"
         return {"text": text, "right": right, "healthy_runs": len(healthy), "threshold": threshold}
 
 

@@ -3,7 +3,7 @@
     @rule("warning", "completions/mean_length", of=is_online)
     def long_completions(run: Signals) -> Finding | None:
         course = run.rise("completions/mean_length", of=math.log)
-        return Finding(course, "evidence", "likely cause", ["max_tokens=128"])
+        return Finding(course, "", "likely cause", ["max_tokens=128"])
 
 Its name is the finding's name. It returns a finding of every run to which it applies, healthy or not: the scores of
 the healthy calibration runs decide which score accuses (calibration.py). A score is higher the sicker the run, and
@@ -20,8 +20,9 @@ from rlhf_exp.diagnose.signals import Course, Signals
 
 
 class Finding(NamedTuple):
-    """`course`: the running score. `remedy`: overrides, the best first; `diagnose` keeps the first that the config's
-    checks accept. `rows`: ids of samples that show it."""
+    """`course`: the running score. `evidence`: if empty, the series that the rule needs, at the start and at the end.
+    `remedy`: overrides, the best first; `diagnose` keeps the first that changes the config and that its checks accept.
+    `rows`: ids of samples that show it."""
 
     course: Course
     evidence: str
@@ -46,7 +47,10 @@ class Rule(NamedTuple):
         if not self.of(run.algorithm) or not all(map(run.has, self.needs)):
             return None
         found = self.find(run)
-        return found if found is not None and found.course else None
+        if found is None or not found.course:
+            return None
+        series = [name for need in self.needs for name in need.split("|") if run.series(name)]
+        return found if found.evidence else found._replace(evidence="; ".join(map(run.tell, series)))
 
 
 SEVERITIES = ("error", "warning", "info")

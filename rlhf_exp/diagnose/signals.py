@@ -43,12 +43,14 @@ class Signals:
         return self.metrics[-1]["step"] if self.metrics else 0
 
     def series(self, names: str) -> Series:
-        """The first of the series a|b|c that the run has."""
+        """The first of the series a|b|c that is long enough for a course; else the longest."""
+        found: Series = []
         for name in names.split("|"):
             rows = [(row["step"], row[name]) for row in self.metrics if row.get(name) is not None]
-            if found := [(step, value) for step, value in rows if math.isfinite(value)]:
-                return found
-        return []
+            found = max(found, [(step, value) for step, value in rows if math.isfinite(value)], key=len)
+            if len(found) >= LEAST_ROWS:
+                break
+        return found
 
     def measured(self, path: str) -> dict[str, Any] | None:
         """A figure of evaluation.json with its interval; None if it has none, as that of a single row."""
@@ -96,11 +98,11 @@ class Signals:
         stds = [value for _, value in self.series("reward_std")[:START_ROWS]]
         return max(median(stds), 1e-3) if stds else 1.0
 
-    def tell(self, names: str, what: str) -> str:
-        """`what` went from 0.25 to 0.5: medians of the first and of the last rows."""
-        values = [value for _, value in self.series(names)]
+    def tell(self, name: str) -> str:
+        """reward 0.25 -> 0.5: medians of the first and of the last rows."""
+        values = [value for _, value in self.series(name)]
         after = median(values[-max(START_ROWS, len(values) // 4) :])
-        return f"{what} went from {median(values[:START_ROWS]):.3g} to {after:.3g}"
+        return f"{name} {median(values[:START_ROWS]):.3g} -> {after:.3g}"
 
     def show(self, of: Callable[[dict[str, Any]], bool]) -> list[str]:
         """Ids of the trained model's samples for which `of` holds, those with the highest reward first."""
@@ -153,6 +155,15 @@ class Signals:
         else:
             hold = f"algo.target_kl={target / 2:g}"
         return [hold, self.lower_rate(2)]
+
+    def raise_entropy(self) -> list[str]:
+        return [self.set_arg("entropy_coef", max(2 * self.arg("entropy_coef", 0.0), 0.01)), self.lower_rate(2)]
+
+    def unbias_length(self) -> list[str]:
+        """Overrides against a preference for length: a loss that does not divide by it, where there is one."""
+        others = "dr_grpo" in self.algorithm.losses and self.config["algo"]["args"].get("loss_type") != "dr_grpo"
+        new = "" if "loss_type" in self.config["algo"]["args"] else "+"
+        return [*([f"{new}algo.args.loss_type=dr_grpo"] if others else []), *self.hold_policy()]
 
     def scale_length(self, factor: float) -> list[str]:
         """Overrides that make training `factor` times as long as the run was, by changing what ends it."""

@@ -101,14 +101,16 @@ def describe_findings(run: Run) -> list[Block]:
     """A remark for each finding of diagnosis.json, or that there is none."""
     if not run.diagnosis:
         return [Text("The run was not diagnosed.")]
-    blocks: list[Block] = []
+    ignored = ", ".join(run.diagnosis.get("ignored", []))
+    blocks: list[Block] = [Text(f"Found, but muted by monitor.ignore: {ignored}.")] if ignored else []
     for finding in run.diagnosis["findings"]:
         steps = f", steps {finding['steps'][0]} to {finding['steps'][1]}" if finding["steps"] else ""
         remedy = f" To try: {finding['remedy']}" if finding["remedy"] else ""
         text = f"{finding['evidence'][:1].upper()}{finding['evidence'][1:]}. Likely cause: {finding['cause']}.{remedy}"
         name = f"{finding['severity'].capitalize()}: {finding['name'].replace('_', ' ')}{steps}."
         blocks.append(Callout(finding["severity"], name, text))
-    return blocks or [Callout("ok", "Healthy.", "No check found anything.")]
+    healthy = Callout("ok", "Healthy.", f"No {'other ' if ignored else ''}check found anything.")
+    return blocks if run.diagnosis["findings"] else [*blocks, healthy]
 
 
 def fact_table(facts: dict) -> Table:

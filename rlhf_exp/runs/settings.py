@@ -21,7 +21,7 @@ MAY_DIFFER = (
     "hardware.", "device.threads", "scale.name", "eval.engine", "algo.args.ddp_find_unused_parameters",
     "algo.args.fsdp", "algo.args.deepspeed.",
     # How it is watched and saved.
-    "monitor.every_steps", "monitor.stop_on_nonfinite", "reward.timeout_s", "algo.args.save_steps",
+    "monitor.every_steps", "monitor.stop_on", "monitor.ignore", "reward.timeout_s", "algo.args.save_steps",
     "algo.args.save_strategy", "algo.args.save_total_limit",
     # A table that grows with the package's algorithms; the run's own rate is in `algo` too.
     "model.learning_rate.",

@@ -37,6 +37,7 @@ class StopSignals:
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
+        self.alarm: str | None = None  # one of monitor.stop_on, which ends the run in the same way
         self.may_wait = False
         self.are_ignored = False
         self._since = 0.0

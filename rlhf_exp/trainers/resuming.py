@@ -27,6 +27,7 @@ from trl.trainer.utils import RepeatSampler
 
 from rlhf_exp import processes
 from rlhf_exp.callbacks.compute import ComputeMeter
+from rlhf_exp.errors import say
 from rlhf_exp.models.row_random import Key, give_row_random
 from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, WORK, name_of_rank, rotate
 from rlhf_exp.runs.folder import write_json
@@ -74,9 +75,15 @@ class Resumable(AnyTrainer):
         the trained model comes with the report (report/card.py)."""
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        """Of finite weights alone, so that the last good checkpoint stays."""
         folder, name = Path(self.args.output_dir), f"checkpoint-{self.state.global_step}"
         # Saved after the last step, then again at the end of the epoch.
         if processes.on_main((folder / name).exists):
+            return
+        # What this process holds of the trained weights.
+        held = (getattr(one, "_local_tensor", one) for one in self.model.parameters() if one.requires_grad)
+        if not all(processes.gather(all(one.isfinite().all().item() for one in held))):
+            processes.on_main(lambda: say(f"{name} is not written: the weights are not finite"))
             return
         with processes.enter_on_main(staged(folder, name)) as self._staging:
             try:

@@ -19,7 +19,6 @@ Of a loss, over the completion tokens of all ranks:
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import pad
@@ -37,7 +36,7 @@ class LoggedSeries(AnyTrainer):
     """(batch, time) of this process's newest rollout, with zeros after a completion's end; models/generation.py sets
     it."""
 
-    _first_pass: torch.Tensor | None = None
+    _first_pass: Any = None
     """(batch, width): log-probabilities of the first pass since the rollout or the loss began."""
 
     def _get_per_token_logps_and_entropies(self, model: nn.Module, *args: Any, **kwargs: Any) -> tuple:
@@ -50,11 +49,11 @@ class LoggedSeries(AnyTrainer):
         generated = super()._generate(prompts)
         completions = generated[1]
         metrics = self._metrics["train" if self.model.training else "eval"]
-        found = [[ids[-1] in self.eos_token_ids, len(ids) - 1] for ids in completions]
-        ended, bigrams = processes.sum_over_ranks(np.sum(found, axis=0).tolist())
-        metrics["completions/eos_rate"].append(ended / (len(completions) * processes.count()))
-        different: set[tuple[int, int]] = set().union(*processes.gather(set().union(*map(pairwise, completions))))
-        metrics["completions/distinct_2"].append(len(different) / bigrams if bigrams else 0.0)
+        ended = sum(ids[-1] in self.eos_token_ids for ids in completions)
+        own = len(completions), ended, sum(map(len, completions)), set().union(*map(pairwise, completions))
+        rows, ended, tokens, pairs = zip(*processes.gather(own), strict=True)
+        metrics["completions/eos_rate"].append(sum(ended) / sum(rows))
+        metrics["completions/distinct_2"].append(len(set().union(*pairs)) / max(sum(tokens) - sum(rows), 1))
         return generated
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -68,11 +67,9 @@ class LoggedSeries(AnyTrainer):
     def _compute_loss(self, model: nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
         self._first_pass = None
         loss = super()._compute_loss(model, inputs)
-        logps, figures = self._first_pass, dict[str, torch.Tensor]()
-        assert logps is not None  # the loss has made a pass
-        old = inputs.get("old_per_token_logps", logps)
+        old, figures = inputs.get("old_per_token_logps", self._first_pass), dict[str, torch.Tensor]()
         if "old_per_token_logps" in inputs:
-            figures["ratio"] = (logps - old).exp()
+            figures["ratio"] = (self._first_pass - old).exp()
         if "ref_per_token_logps" in inputs:
             figures["kl_k1"] = old - inputs["ref_per_token_logps"]
         if "sampled_logps" in inputs:
@@ -87,7 +84,6 @@ class LoggedSeries(AnyTrainer):
         count, *sums = self.accelerator.reduce(kept.sum((1, 2)), reduction="sum").tolist()
         _, *most = self.accelerator.gather(kept.amax((1, 2))[None]).amax(0).tolist()
         for name, total, highest in zip(figures, sums, most, strict=True):
-            mean = total / max(count, 1)
-            figures_of = {name: mean} if name == "kl_k1" else {f"{name}/mean": mean, f"{name}/max": highest}
-            for key, value in figures_of.items():
-                metrics[key].append(value)
+            metrics[name if name == "kl_k1" else f"{name}/mean"].append(total / max(count, 1))
+            if name != "kl_k1":
+                metrics[f"{name}/max"].append(highest)

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from rlhf_exp.callbacks.tracking import choose_mode, name_run, track
+from rlhf_exp.callbacks.tracking import alert, choose_mode, name_run, track
 from rlhf_exp.config.compose import compose_config
 
 NAMES = ("WANDB_MODE", "WANDB_API_KEY", "WANDB_PROJECT", "WANDB_DIR", "TENSORBOARD_LOGGING_DIR")
@@ -72,6 +72,17 @@ def test_each_job_of_a_sweep_is_one_wandb_run_with_its_config_results_and_end(tm
         assert summary["findings"] == ["kl_drift"] and summary["status"] == status
         assert exit_code == (0 if status == "finished" else 1)
         assert list((study / name / "wandb").glob("offline-run-*/run-*.wandb"))
+
+
+def test_an_alert_goes_to_the_open_run_and_nowhere_without_one(tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb", reason="wandb is not installed")
+    sent = []
+    monkeypatch.setattr(wandb.Run, "alert", lambda run, **alert: sent.append(alert))
+    alert("before", "")
+    write_run(tmp_path)
+    with track(compose_config(["logging=wandb", f"output_dir={tmp_path}"]), tmp_path):
+        alert("kl_drift at step 40", "high")
+    assert sent == [{"title": "kl_drift at step 40", "text": "high"}]
 
 
 def test_a_wandb_that_fails_costs_a_line_and_not_the_run(tmp_path, monkeypatch, capsys):

@@ -99,3 +99,17 @@ def test_a_signal_ends_training_after_the_checkpoint_it_asked_for_even_where_tha
     trainer.train()
     assert (trainer.state.global_step, signals.may_wait) == (step, False)
     assert find_checkpoint(tmp_path).path.name == f"checkpoint-{step}"
+
+
+def test_weights_that_are_not_finite_never_replace_the_last_good_checkpoint(tmp_path, capsys):
+    trainer = make(tmp_path, "algo=sft", "algo.args.max_steps=3")
+
+    class Spoil(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            if state.global_step == 2:
+                next(trainer.model.parameters()).data[0, 0] = float("nan")
+
+    trainer.add_callback(Spoil())
+    trainer.train()
+    assert names(tmp_path) == ["checkpoint-1"]
+    assert "rlhf_exp: checkpoint-2 is not written: the weights are not finite\n" in capsys.readouterr().err

@@ -12,6 +12,7 @@ from rlhf_exp.config.rules.files import check_function, find_missing_models
 from rlhf_exp.config.schema import Config, conflict
 from rlhf_exp.config.values import one_of
 from rlhf_exp.errors import Problem
+from rlhf_exp.findings import FINDINGS
 from rlhf_exp.rewards.table import REWARDS
 from rlhf_exp.tasks.schema import TaskKeys
 
@@ -97,6 +98,14 @@ def check_eval(cfg: Config) -> Iterator[Problem]:
     if wanted.best and not (wanted.every and wanted.split == "test" and can_choose):
         why = "chooses among the measurements of eval.every, on the validation rows, by the task's grader or a reward"
         yield conflict(cfg, "eval.best", f"{why}; set eval.every and eval.split=test")
+
+
+def check_monitor(cfg: Config) -> Iterator[Problem]:
+    """Whether each name is one of a finding."""
+    for key in ("stop_on", "ignore"):
+        for name in getattr(cfg.monitor, key):
+            if name not in FINDINGS:
+                yield conflict(cfg, f"monitor.{key}", f"no finding is named {name}; {one_of(name, FINDINGS)}")
 
 
 def is_folder_name(name: object) -> bool:

@@ -3,32 +3,33 @@
 import math
 
 from rlhf_exp.diagnose.rule import Finding, is_online, rule, writes
-from rlhf_exp.diagnose.signals import Signals, angle, combine, log
+from rlhf_exp.diagnose.signals import Course, Signals, angle, combine, log
 
 CORRECT, CLIPPED, LENGTH = "outcome/correct", "completions/clipped_ratio", "completions/mean_length"
+DISTINCT = "completions/distinct_2"
+
+
+def less_right(run: Signals, course: Course) -> Course:
+    """A course less the rise of the correct share, if that is known: what comes with right answers is harmless."""
+    right = run.rise(CORRECT, angle)
+    return combine(lambda score, rise: score - max(rise, 0.0), course, right) if right else course
 
 
 @rule("warning", "outcome/correct", "outcome/partial", of=is_online)
 def format_farming(run: Signals) -> Finding:
     """The correct share falls while that of wrong answers in the right format rises, by the smaller of both."""
     course = combine(min, run.rise(CORRECT, angle, sign=-1), run.rise("outcome/partial", angle))
-    evidence = f"{run.tell(CORRECT, 'the correct share')}; {run.tell('outcome/partial', 'wrong answers')}"
     cause = "an early wrong answer earns the partial reward more surely than a search earns the full one"
-    return Finding(course, evidence, cause, run.hold_policy(), run.show(lambda row: row.get("outcome") == "partial"))
+    return Finding(course, "", cause, run.hold_policy(), run.show(lambda row: row.get("outcome") == "partial"))
 
 
 @rule("warning", "outcome/correct", "outcome/failed", of=is_online)
 def failed_rising(run: Signals) -> Finding:
     """The rise of the share without an answer, less a rise of the correct share."""
-    course = combine(
-        lambda failed, right: failed - max(right, 0), run.rise("outcome/failed", angle), run.rise(CORRECT, angle)
-    )
-    evidence = (
-        f"{run.tell('outcome/failed', 'completions without an answer')}; {run.tell(CORRECT, 'the correct share')}"
-    )
+    course = less_right(run, run.rise("outcome/failed", angle))
     cause = "the policy forgets how to answer: steps that are too large, or a budget that is too small"
     rows = run.show(lambda row: row.get("outcome") == "failed")
-    return Finding(course, evidence, cause, [run.lower_rate(4), *run.hold_policy()], rows)
+    return Finding(course, "", cause, [run.lower_rate(4), *run.hold_policy()], rows)
 
 
 @rule("warning", LENGTH, of=is_online)
@@ -37,17 +38,15 @@ def length_collapse(run: Signals) -> Finding | None:
     if "brevity" in run.weights:
         return None
     cause = "short completions earn more than their work: the reward or its scaling by length prefers them"
-    return Finding(run.rise(LENGTH, log, sign=-1), run.tell(LENGTH, "the length in tokens"), cause, run.hold_policy())
+    return Finding(run.rise(LENGTH, log, sign=-1), "", cause, run.hold_policy())
 
 
 @rule("warning", LENGTH, of=is_online)
 def length_explosion(run: Signals) -> Finding:
     """Log of the recent length over that of the start, less a rise of the correct share."""
-    course = run.rise(LENGTH, log)
-    if run.has(CORRECT):
-        course = combine(lambda longer, right: longer - max(right, 0), course, run.rise(CORRECT, angle))
+    course = less_right(run, run.rise(LENGTH, log))
     cause = "long completions earn more than their answers, or lose less"
-    return Finding(course, run.tell(LENGTH, "the length in tokens"), cause, ["loss_type=dr_grpo", *run.hold_policy()])
+    return Finding(course, "", cause, run.unbias_length())
 
 
 @rule("warning", of=is_online)
@@ -60,7 +59,7 @@ def length_bias(run: Signals) -> Finding | None:
     before, after = (math.atanh(min(abs(r or 0.0), 0.999)) for r in found)
     cause = "the reward pays for length itself"
     evidence = f"the correlation of length and reward within an outcome went from {found[0]:.2f} to {found[1]:.2f}"
-    return Finding([(None, after - before)], evidence, cause, ["loss_type=dr_grpo", *run.hold_policy()])
+    return Finding([(None, after - before)], evidence, cause, run.unbias_length())
 
 
 def _correlate(run: Signals, which: str) -> float | None:
@@ -77,33 +76,25 @@ def _correlate(run: Signals, which: str) -> float | None:
     return sum(x * y for x, y in centred) / product if product > 1e-9 else None
 
 
-@rule("warning", f"{CLIPPED}|evaluation", of=writes)
-def truncation(run: Signals) -> Finding | None:
+@rule("warning", CLIPPED, of=writes)
+def truncation(run: Signals) -> Finding:
     """The rise of the share that is cut off, less a rise of the correct share: harmless where accuracy rises as much,
     and where the start was cut as often."""
-    if not run.has(CLIPPED):
-        return None
-    course = run.rise(CLIPPED, angle)
-    if run.has(CORRECT):
-        course = combine(lambda cut, right: cut - max(right, 0), course, run.rise(CORRECT, angle))
-    budget, evidence = run.config.get("max_tokens"), run.tell(CLIPPED, "the share of completions that are cut off")
-    larger = min(2 * budget, run.room or 2 * budget) if budget else 0
+    budget = run.config.get("max_tokens", 0)
+    larger = min(2 * budget, run.room or 2 * budget)
     cause = "the budget is too small for what the policy writes; a completion that is cut off cannot answer"
     rows = run.show(lambda row: bool(row.get("truncated")))
-    return Finding(course, evidence, cause, [f"max_tokens={larger}"] if larger > (budget or 0) else [], rows)
+    remedy = [f"max_tokens={larger}"] if larger > budget else []
+    return Finding(less_right(run, run.rise(CLIPPED, angle)), "", cause, remedy, rows)
 
 
 @rule("warning", of=writes)
 def mode_collapse(run: Signals) -> Finding | None:
     """Log of the start's share of different token pairs over the recent one, in training or else on held-out rows."""
-    names, sides = "completions/distinct_2", [run.evaluation.get(side, {}) for side in ("baseline", "trained")]
-    before, after = (side.get("distinct", {}).get("2") for side in sides)
-    course, evidence = run.rise(names, log, sign=-1), ""
-    if course:
-        evidence = run.tell(names, "the share of different token pairs")
-    elif before and after is not None:
-        course = [(None, log(before) - log(after))]
-        evidence = f"the share of different token pairs on held-out rows went from {before:.3g} to {after:.3g}"
+    course: Course = run.rise(DISTINCT, log, sign=-1)
+    evidence = run.tell(DISTINCT) if course else ""
+    before, after = (run.evaluation.get(side, {}).get("distinct", {}).get("2") for side in ("baseline", "trained"))
+    if not course and before and after is not None:
+        course, evidence = [(None, log(before) - log(after))], f"held-out distinct-2 {before:.3g} -> {after:.3g}"
     cause = "the policy writes nearly the same text for every prompt"
-    coefficient = run.set_arg("entropy_coef", max(2 * run.arg("entropy_coef", 0.0), 0.01))
-    return Finding(course, evidence, cause, [coefficient, run.lower_rate(2)])
+    return Finding(course, evidence, cause, run.raise_entropy())

@@ -3,17 +3,17 @@
 import math
 
 from rlhf_exp.diagnose.rule import Finding, has_critic, has_price, is_online, rule, writes
-from rlhf_exp.diagnose.signals import Course, Signals, angle, combine, log, recent, worst
+from rlhf_exp.diagnose.signals import Course, Signals, angle, log, recent, worst
 
 K1 = "kl_k1|ppo/kl"
 DIFFERENCE = "sampling/sampling_logp_difference/mean"
 SEEN = 0.01  # nats per token: more than the rounding of half precision
 
 
-def _per_token(run: Signals, names: str) -> Course:
-    """The recent KL in nats per token; PPO logs it per completion."""
-    course, lengths = recent(run.series(names)), dict(recent(run.series("completions/mean_length")))
-    return [(step, kl / max(lengths.get(step, 1.0), 1.0) if names == "ppo/kl" else kl) for step, kl in course]
+def _per_token(run: Signals, names: str) -> list[tuple[int, float]]:
+    """KL in nats per token; PPO logs it per completion."""
+    lengths = dict(run.series("completions/mean_length")) if names == "ppo/kl" else {}
+    return [(step, kl / max(lengths.get(step, 1.0), 1.0)) for step, kl in run.series(names)]
 
 
 def _root(value: float) -> float:
@@ -24,7 +24,9 @@ def _root(value: float) -> float:
 @rule("warning", "probe/kl|kl|ppo/kl", of=has_price)
 def kl_drift(run: Signals) -> Finding:
     """Root of the recent KL to the start model per token, on the probe and on the policy's own samples."""
-    courses = [[(step, _root(kl)) for step, kl in _per_token(run, name)] for name in ("probe/kl", "kl", "ppo/kl")]
+    courses = [
+        [(step, _root(kl)) for step, kl in recent(_per_token(run, name))] for name in ("probe/kl", "kl", "ppo/kl")
+    ]
     course = worst(*courses)
     evidence = f"KL to the start model reaches {max(score for _, score in course) ** 2:.2f} nats per token"
     name, price = run.kl_price
@@ -49,41 +51,38 @@ def kl_above_target(run: Signals) -> Finding | None:
         return None
     names = "ppo/kl_exact|ppo/kl"
     course = [(step, log(max(kl, 1e-3) / target)) for step, kl in recent(run.series(names))]
-    evidence = run.tell(names, f"KL per completion, with a target of {target:g},")
     cause = "the KL coefficient rises too slowly for this learning rate"
-    return Finding(course, evidence, cause, [run.lower_rate(2), "algo.kl_horizon=1000"])
+    return Finding(course, "", cause, [run.lower_rate(2), "algo.kl_horizon=1000"])
 
 
 @rule("warning", "ppo/kl_coef", of=has_critic)
 def kl_coefficient_runs_away(run: Signals) -> Finding:
     """Log of the recent KL coefficient over that of the start, up or down."""
     up = run.rise("ppo/kl_coef", log)
-    evidence = run.tell("ppo/kl_coef", "the KL coefficient")
     cause = "the controller does not hold the KL: its target cannot be reached by a price, or it reads another KL"
-    return Finding(
-        [(step, abs(score)) for step, score in up], evidence, cause, [run.lower_rate(2), "algo.target_kl=null"]
-    )
+    return Finding([(step, abs(score)) for step, score in up], "", cause, [run.lower_rate(2), "algo.target_kl=null"])
 
 
 @rule("warning", K1, of=is_online)
 def negative_kl(run: Signals) -> Finding:
     """Minus the root of the recent KL that k1 estimates from the sampled tokens. Its expectation is never negative if
     the tokens are drawn from the distribution whose log-probabilities are compared."""
-    course = [(step, -_root(kl)) for step, kl in worst(_per_token(run, "kl_k1") or _per_token(run, "ppo/kl"))]
-    args, first, evidence = run.config["algo"]["args"], run.series(K1)[0][1], run.tell(K1, "the sampled KL")
+    sampled = _per_token(run, "kl_k1") or _per_token(run, "ppo/kl")
+    course, first = [(step, -_root(kl)) for step, kl in recent(sampled)], sampled[0][1]
+    args = run.config["algo"]["args"]
     cut = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0, "temperature": 1.0}
     name = next((name for name, whole in cut.items() if args.get(name) not in (None, whole)), None)
     apart = run.series(DIFFERENCE)
     if name is not None:
         cause = f"{name}={args[name]}: tokens are drawn from another distribution than the one that is scored"
-        return Finding(course, evidence, cause, [run.set_arg(name, cut[name] or 0)])
+        return Finding(course, "", cause, [run.set_arg(name, cut[name] or 0)])
     if abs(first) > SEEN:
         cause = f"it is {first:.3g} at the first step already: the reference is another model than the start"
     elif apart and max(value for _, value in apart) > SEEN:
         cause = "sampling and scoring give the same tokens other log-probabilities: padding, positions or old weights"
     else:
         cause = "the policy is far from the reference on tokens that it seldom draws"
-    return Finding(course, evidence, cause, run.hold_policy())
+    return Finding(course, "", cause, run.hold_policy())
 
 
 @rule("warning", f"{DIFFERENCE}|ratio/mean", of=is_online)
@@ -117,19 +116,16 @@ def _entropies(run: Signals, sign: int) -> Course:
 def entropy_collapse(run: Signals) -> Finding:
     """Log of the start's entropy over the recent one. Cui et al. (2025, arXiv:2505.22617) see it fall by 73% while
     accuracy still rises."""
-    evidence = run.tell("entropy|probe/entropy", "the entropy in nats per token")
     cause = "the policy became nearly deterministic: the completions of a group are nearly the same and teach little"
-    coefficient = run.set_arg("entropy_coef", max(2 * run.arg("entropy_coef", 0.0), 0.01))
-    return Finding(_entropies(run, -1), evidence, cause, [coefficient, run.lower_rate(2)])
+    return Finding(_entropies(run, -1), "", cause, run.raise_entropy())
 
 
 @rule("warning", "probe/entropy|entropy", of=has_price)
 def entropy_explosion(run: Signals) -> Finding:
     """Log of the recent entropy over the start's."""
-    evidence = run.tell("entropy|probe/entropy", "the entropy in nats per token")
     cause = "the policy forgets what it could write: an entropy bonus or a learning rate that is too high"
     calm = [run.set_arg("entropy_coef", 0.0)] if run.arg("entropy_coef", 0.0) else []
-    return Finding(_entropies(run, 1), evidence, cause, [*calm, run.lower_rate(4)])
+    return Finding(_entropies(run, 1), "", cause, [*calm, run.lower_rate(4)])
 
 
 @rule("warning", "probe/kl", of=writes)
@@ -139,7 +135,7 @@ def policy_stands_still(run: Signals) -> Finding | None:
         return None
     course = [(step, -0.5 * math.log(max(kl, 1e-10))) for step, kl in run.late(recent(run.series("probe/kl")))]
     cause = f"the learning rate {run.learning_rate:g} is too low, or the trained parameters take no part in the output"
-    return Finding(course, run.tell("probe/kl", "KL on the probe"), cause, [run.lower_rate(0.1)])
+    return Finding(course, "", cause, [run.lower_rate(0.1)])
 
 
 @rule("warning", "ppo/clip_fraction|clip_ratio/region_mean", of=is_online)
@@ -148,41 +144,4 @@ def clip_fraction(run: Signals) -> Finding:
     names = "ppo/clip_fraction|clip_ratio/region_mean"
     course = [(step, angle(value)) for step, value in recent(run.series(names))]
     cause = "the policy moves too far within one rollout: too high a rate, too many passes, too narrow a clip range"
-    return Finding(
-        course, run.tell(names, "the clipped share"), cause, [run.lower_rate(2), run.set_arg("num_iterations", 1)]
-    )
-
-
-@rule("warning", "ppo/explained_variance", of=has_critic)
-def explained_variance(run: Signals) -> Finding:
-    """Log of one minus the recent explained variance, in the second half of training: 0 for a critic that knows no more
-    than the mean, above it for a worse one (Yuan et al. 2025, arXiv:2503.01491)."""
-    course = [(step, log(1.0 - value)) for step, value in run.late(recent(run.series("ppo/explained_variance")))]
-    cause = "the critic predicts no better than a constant, so that advantages are noise"
-    return Finding(course, run.tell("ppo/explained_variance", "explained variance"), cause, _help_critic(run))
-
-
-@rule("warning", "ppo/value_loss", of=has_critic)
-def value_loss_spike(run: Signals) -> Finding:
-    """Log of the recent value loss over that of the start."""
-    cause = "the critic diverges: its learning rate or the range in which values may move is too large"
-    evidence = run.tell("ppo/value_loss", "the value loss")
-    return Finding(run.rise("ppo/value_loss", log), evidence, cause, _help_critic(run))
-
-
-@rule("warning", "ppo/explained_variance", "completions/mean_length", of=has_critic)
-def critic_collapse(run: Signals) -> Finding:
-    """Completions become shorter while explained variance falls, by the smaller of both: lengths shrink before a critic
-    collapses (arXiv:2503.01491)."""
-    shorter = run.rise("completions/mean_length", log, sign=-1)
-    course = combine(min, shorter, run.rise("ppo/explained_variance", lambda value: log(1.0 - value)))
-    evidence = f"{run.tell('completions/mean_length', 'length')} while explained variance fell"
-    cause = "a biased critic prefers short completions: values of early tokens are wrong"
-    return Finding(course, evidence, cause, ["algo.lam=1.0", *_help_critic(run)])
-
-
-def _help_critic(run: Signals) -> list[str]:
-    """Overrides for a better critic: its own warm-up, and a rate a quarter of the present one if it had one."""
-    rate = run.config["algo"].get("critic_learning_rate")
-    slower = [f"algo.critic_learning_rate={rate / 4:g}"] if rate else []
-    return ["algo.vf_coef=0.1"] if run.config["algo"].get("vf_coef") == 0 else [*slower, run.lower_rate(2)]
+    return Finding(course, "", cause, [run.lower_rate(2), run.set_arg("num_iterations", 1)])

@@ -58,7 +58,7 @@ def no_measurable_gain(run: Signals) -> Finding | None:
 def train_above_held_out(run: Signals) -> Finding:
     """How much more the correct share rose on the training rows than on held-out ones."""
     gap = run.rise("outcome/correct", angle)[-1][1] - run.changed("accuracy")
-    evidence = f"{run.tell('outcome/correct', 'the correct share in training')}; {_read_change(run)[1]}"
+    evidence = f"{run.tell('outcome/correct')}; {_read_change(run)[1]}"
     cause = "the policy remembers its training rows: more of them, or fewer passes"
     return Finding([(None, gap)], evidence, cause, run.scale_length(0.5))
 
@@ -81,10 +81,9 @@ def best_checkpoint_earlier(run: Signals) -> Finding:
 def chosen_falls(run: Signals) -> Finding:
     """Log of the recent negative log-probability of chosen answers over that of the start: likelihood displacement
     (Razin et al. 2024, arXiv:2410.08847)."""
-    evidence = run.tell("logps/chosen", "the log-probability of chosen answers")
     cause = "chosen and rejected answers are alike, and the loss lowers both: their probability goes to other texts"
     remedy = [run.lower_rate(4), run.set_arg("beta", 2 * run.arg("beta", 0.1))]
-    return Finding(run.rise("logps/chosen", lambda value: log(-value)), evidence, cause, remedy)
+    return Finding(run.rise("logps/chosen", lambda value: log(-value)), "", cause, remedy)
 
 
 @rule("warning", "evaluation/trained/accuracy", of=scores_answers)

@@ -29,5 +29,4 @@ def gradient_spike(run: Signals) -> Finding:
     """Log of the gradient norm's recent median over that of the start. A single large norm is clipped and moves no
     median."""
     cause = f"the learning rate {run.learning_rate:g} is too high for these gradients: steps overshoot"
-    evidence = run.tell("grad_norm", "the gradient norm")
-    return Finding(run.rise("grad_norm", log, window=SPIKE), evidence, cause, [run.lower_rate(4)])
+    return Finding(run.rise("grad_norm", log, window=SPIKE), "", cause, [run.lower_rate(4)])

@@ -2,7 +2,7 @@
 
 from rlhf_exp.algorithms import DEMONSTRATIONS
 from rlhf_exp.diagnose.rule import Finding, is_online, rule
-from rlhf_exp.diagnose.signals import Course, Signals, angle, combine, last_quarter, log, mean, recent, worst
+from rlhf_exp.diagnose.signals import Signals, angle, combine, last_quarter, log, mean, recent, worst
 from rlhf_exp.tasks.schema import find_keys
 
 RARELY, MOSTLY = 0.01, 0.5  # of completions: shares that tell one cause from another
@@ -65,9 +65,7 @@ def reward_flat(run: Signals) -> Finding | None:
         " policy changes",
         [run.lower_rate(0.5), *run.scale_length(2)],
     )
-    return Finding(
-        [(step, score / run.spread()) for step, score in course], run.tell("reward", "the reward"), cause, remedy
-    )
+    return Finding([(step, score / run.spread()) for step, score in course], "", cause, remedy)
 
 
 @rule("warning", "reward", of=is_online)
@@ -75,7 +73,7 @@ def reward_fell(run: Signals) -> Finding:
     """The fall of the reward from the start, in standard deviations at the start."""
     course = [(step, score / run.spread()) for step, score in run.rise("reward", sign=-1)]
     cause = "steps are too large, or another term (KL, entropy, values) outweighs the reward"
-    return Finding(course, run.tell("reward", "the reward"), cause, [run.lower_rate(4), *run.hold_policy()])
+    return Finding(course, "", cause, [run.lower_rate(4), *run.hold_policy()])
 
 
 @rule("info", of=is_online)
@@ -99,9 +97,7 @@ def reward_without_gain(run: Signals) -> Finding:
     gains = [2 * run.read("paired/win_rate") - 1]
     if run.measured("paired/difference"):
         gains.append(run.changed("accuracy"))
-    evidence = (
-        f"{run.tell('reward', 'the training reward')}; held-out rows are won in {run.read('paired/win_rate'):.0%}"
-    )
+    evidence = f"{run.tell('reward')}; held-out rows are won in {run.read('paired/win_rate'):.0%}"
     cause = "the policy learned what the reward pays on the training rows, not what it stands for"
     wrong = run.show(lambda row: row.get("outcome") not in ("correct", None))
     return Finding([(None, min(rise, rise - min(gains)))], evidence, cause, run.hold_policy(), wrong)
@@ -124,7 +120,7 @@ def one_component_carries_the_reward(run: Signals) -> Finding | None:
     if not courses:
         return None
     name = max(courses, key=lambda name: max((score for _, score in courses[name]), default=0.0))
-    evidence = f"{run.tell(f'rewards/{name}/mean', name)}; {run.tell('outcome/correct', 'the correct share')}"
+    evidence = f"{run.tell(f'rewards/{name}/mean')}; {run.tell('outcome/correct')}"
     cause = f"the reward {name} is easier to earn than a right answer"
     return Finding(worst(*courses.values()), evidence, cause, [f"reward.weights.{name}={run.weights[name] / 4:g}"])
 
@@ -134,17 +130,14 @@ def over_optimisation(run: Signals) -> Finding:
     """How far the correct share is below its own peak while the reward model's score is above what it was there, by the
     smaller of both (Gao et al. 2022, arXiv:2210.10760)."""
     gold, proxy = recent(run.series("outcome/correct")), dict(recent(run.series("rewards/model/mean")))
-    course: Course = []
+    course: list[tuple[int | None, float]] = []
     peak, at_peak = -1.0, 0.0
     for step, share in gold:
         if angle(share) > peak:
             peak, at_peak = angle(share), proxy.get(step, 0.0)
         course.append((step, min(peak - angle(share), (proxy.get(step, at_peak) - at_peak) / run.spread())))
-    evidence = (
-        f"{run.tell('rewards/model/mean', 'the reward model')}; {run.tell('outcome/correct', 'the correct share')}"
-    )
     cause = "the policy found what the reward model scores highly and what is wrong"
-    return Finding(course, evidence, cause, [*run.hold_policy(), *run.scale_length(0.5)])
+    return Finding(course, "", cause, [*run.hold_policy(), *run.scale_length(0.5)])
 
 
 @rule("warning", "rewards/model/std", of=is_online)
@@ -152,5 +145,4 @@ def reward_model_flat(run: Signals) -> Finding:
     """Log of the start's standard deviation of the reward model's scores over the recent one: it no longer tells the
     policy's own samples apart."""
     cause = "the reward model scores all of the policy's completions nearly alike: they left what it was trained on"
-    evidence = run.tell("rewards/model/std", "the standard deviation of the scores")
-    return Finding(run.rise("rewards/model/std", log, sign=-1), evidence, cause, run.hold_policy())
+    return Finding(run.rise("rewards/model/std", log, sign=-1), "", cause, run.hold_policy())

@@ -1,0 +1,37 @@
+"""PPO's critic: what it explains, and how it breaks down."""
+
+from rlhf_exp.diagnose.rule import Finding, has_critic, rule
+from rlhf_exp.diagnose.signals import Signals, combine, log, recent
+
+
+@rule("warning", "ppo/explained_variance", of=has_critic)
+def explained_variance(run: Signals) -> Finding:
+    """Log of one minus the recent explained variance, in the second half of training: 0 for a critic that knows no more
+    than the mean, above it for a worse one (Yuan et al. 2025, arXiv:2503.01491)."""
+    course = [(step, log(1.0 - value)) for step, value in run.late(recent(run.series("ppo/explained_variance")))]
+    cause = "the critic predicts no better than a constant, so that advantages are noise"
+    return Finding(course, "", cause, _help_critic(run))
+
+
+@rule("warning", "ppo/value_loss", of=has_critic)
+def value_loss_spike(run: Signals) -> Finding:
+    """Log of the recent value loss over that of the start."""
+    cause = "the critic diverges: its learning rate or the range in which values may move is too large"
+    return Finding(run.rise("ppo/value_loss", log), "", cause, _help_critic(run))
+
+
+@rule("warning", "ppo/explained_variance", "completions/mean_length", of=has_critic)
+def critic_collapse(run: Signals) -> Finding:
+    """Completions become shorter while explained variance falls, by the smaller of both: lengths shrink before a critic
+    collapses (arXiv:2503.01491)."""
+    shorter = run.rise("completions/mean_length", log, sign=-1)
+    course = combine(min, shorter, run.rise("ppo/explained_variance", lambda value: log(1.0 - value)))
+    cause = "a biased critic prefers short completions: values of early tokens are wrong"
+    return Finding(course, "", cause, ["algo.lam=1.0", *_help_critic(run)])
+
+
+def _help_critic(run: Signals) -> list[str]:
+    """Overrides for a better critic: a weight for its loss if it has none, else a quarter of its rate."""
+    rate = run.config["algo"].get("critic_learning_rate")
+    slower = [f"algo.critic_learning_rate={rate / 4:g}"] if rate else []
+    return ["algo.vf_coef=0.1"] if run.config["algo"].get("vf_coef") == 0 else [*slower, run.lower_rate(2)]

@@ -1,0 +1,106 @@
+"""The command: folders of ours, logs of others, and bad input, which is one line and status 2."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rlhf_exp.diagnose.__main__ import main
+from tests.diagnose.cases import make_metrics
+
+GOLDEN = Path(__file__).parent.parent / "report" / "golden"
+
+
+def write_state(path, algo="grpo", courses=None, rows=40):
+    rows = make_metrics(algo, courses, rows)
+    path.write_text(json.dumps({"log_history": [*rows, {"step": rows[-1]["step"], "train_runtime": 3.0}]}))
+    return path
+
+
+def read(capsys):
+    (report,) = json.loads(capsys.readouterr().out).values()
+    return report
+
+
+def test_a_trainers_state_is_diagnosed(tmp_path, capsys):
+    courses = {
+        "grad_norm": lambda x: None if x == 0.5 else 0.5 if x < 0.5 else 1e4,
+        "entropy": None,
+        "probe/entropy": None,
+    }
+    state = write_state(tmp_path / "trainer_state.json", courses=courses)
+    assert main(["--trl", str(state), "--json"]) == 0
+    report = read(capsys)
+    assert "gradient_spike" in [finding["name"] for finding in report["findings"]]
+    assert report["missing"]["entropy_collapse"] == ["probe/entropy|entropy"]
+    assert main(["--trl", str(state)]) == 0
+    told = capsys.readouterr().out
+    assert "try: +algo.args.learning_rate=" in told
+    assert "entropy_collapse (probe/entropy|entropy)" in told
+
+
+def test_a_table_of_wandb_is_diagnosed_under_our_names(tmp_path, capsys):
+    lines = ["Step,run - train/reward,run - train/reward__MIN,run - train/grad_norm,run - train/reward_std"]
+    lines += [f"{i},{0.5 - 0.02 * i:.3f},0,{'NaN' if i == 19 else 0.4},0.1" for i in range(20)]
+    table = tmp_path / "export.csv"
+    table.write_text("\n".join(lines))
+    assert main(["--wandb", str(table), "--json"]) == 0
+    report = read(capsys)
+    found = {finding["name"]: finding for finding in report["findings"]}
+    assert found["nonfinite_loss"]["steps"] == [19, 19]
+    assert found["reward_fell"]["evidence"].startswith("reward 0.48 -> ")
+
+
+@pytest.mark.parametrize(
+    ("algo", "named"), [("grpo", "format_farming"), ("dpo", "chosen_falls"), ("ppo", "value_loss_spike")]
+)
+def test_the_algorithm_of_a_log_is_known_by_its_series(tmp_path, capsys, algo, named):
+    assert main(["--trl", str(write_state(tmp_path / "s.json", algo)), "--json"]) == 0
+    report = read(capsys)
+    assert named in report["checked"] + report["uncalibrated"]
+
+
+def test_the_algorithm_of_a_log_can_be_named(tmp_path, capsys):
+    assert main(["--trl", str(write_state(tmp_path / "s.json")), "--algo", "sft", "--json"]) == 0
+    assert "format_farming" not in read(capsys)["checked"]
+
+
+def test_a_folder_is_diagnosed_and_written_to_only_if_asked(tmp_path, capsys):
+    run_dir = shutil.copytree(GOLDEN / "grpo", tmp_path / "run")
+    before = (run_dir / "diagnosis.json").read_text()
+    assert main([str(run_dir)]) == 0
+    assert "rules checked" in capsys.readouterr().out
+    assert (run_dir / "diagnosis.json").read_text() == before
+    (run_dir / "diagnosis.json").unlink()
+    assert main([str(run_dir), "--write"]) == 0
+    assert set(json.loads((run_dir / "diagnosis.json").read_text())) >= {"findings", "health"}
+
+
+BAD = {
+    "no folder": (["nowhere"], "no such folder"),
+    "a folder without metrics": (["empty"], "nothing to diagnose in it"),
+    "nothing named": ([], "nothing to diagnose; name"),
+    "no file": (["--trl", "nope.json"], "cannot be read"),
+    "half a file": (["--trl", "half.json"], "cut off"),
+    "another file": (["--trl", "other.json"], "log_history"),
+    "no needed series": (["--trl", "foreign.json"], "rules read"),
+    "a table without steps": (["--wandb", "table.csv"], "no row with a step"),
+    "an unknown algorithm": (["--trl", "half.json", "--algo", "grop"], "--algo"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, kind):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "run.json").write_text('{"status": "failed"}')
+    (tmp_path / "half.json").write_text('{"log_history": [{"step": 1, "lo')
+    (tmp_path / "other.json").write_text('{"history": []}')
+    (tmp_path / "foreign.json").write_text(json.dumps({"log_history": [{"step": i, "speed": 2.0} for i in range(20)]}))
+    (tmp_path / "table.csv").write_text("speed,place\n1,2\n")
+    arguments, part = BAD[kind]
+    assert main(arguments) == 2
+    told = capsys.readouterr().err
+    assert part in told
+    assert len(told.splitlines()) == 1
