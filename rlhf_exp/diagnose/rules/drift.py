@@ -94,7 +94,8 @@ def sampled_apart_from_trained(run: Signals) -> Finding:
     evidence = f"root of the mean difference of log-probabilities up to {max(score for _, score in course):.2g}"
     cause = "completions are drawn from other weights, another precision or a cut distribution (top_p, top_k)"
     args = run.config["algo"]["args"]
-    remedy = [run.set_arg("top_p", 1.0)] if (args.get("top_p") or 1.0) < 1 else [run.set_arg("num_iterations", 1)]
+    whole = [run.set_arg("top_p", 1.0)] if (args.get("top_p") or 1.0) < 1 else []
+    remedy = [*whole, run.set_arg("num_iterations", 1), run.lower_rate(2)]
     return Finding(course, evidence, cause, remedy)
 
 
