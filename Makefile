@@ -18,7 +18,7 @@ IMAGE = rlhf-exp
 EXTRAS = bitsandbytes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-learning test-engines test-slurm coverage lint audit pip-audit bench compare noise sweep report tiny docker
+.PHONY: help run test test-learning test-engines test-slurm coverage lint audit pip-audit bench calibrate compare noise sweep report tiny docker
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,9 @@ lint: $(INSTALLED) ## ruff: rules and formatting; mypy: types
 
 bench: $(INSTALLED) ## the measurement BENCH=bench/NAME.py; without it all of them, which takes hours
 	@set -e; for script in $(BENCH); do echo "$(PY) $$script $(ARGS)"; $(PY) $$script $(ARGS); done
+
+calibrate: $(INSTALLED) ## thresholds of the diagnosis and the tables of docs/diagnosis.md, from the archived runs; seconds
+	$(PY) bench/calibration/tables.py $(ARGS)
 
 audit: $(INSTALLED) ## check the grader and the rewards of a task: ARGS="task=gsm8k"
 	$(PY) -m rlhf_exp audit $(ARGS)

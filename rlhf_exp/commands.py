@@ -19,7 +19,7 @@ from rlhf_exp import processes
 from rlhf_exp.errors import FAILED, NOTE, REFUSED, ConfigError, Stop, name_error, printable, say
 
 COMMANDS = {name: f"rlhf_exp.{name}.__main__" for name in ("chat", "describe", "diagnose", "report", "runs", "sample")}
-COMMANDS |= {name: f"rlhf_exp.{name}" for name in ("audit", "merge")}
+COMMANDS |= {name: f"rlhf_exp.{name}" for name in ("audit", "calibrate", "merge")}
 """The commands beside an experiment, each with the module whose `main` takes its arguments: `python -m rlhf_exp report`
 is the same as `python -m rlhf_exp.report`."""
 

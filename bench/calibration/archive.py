@@ -1,0 +1,106 @@
+"""Packs what rules read of each run into two compressed files beside this one, and reads them again.
+
+    python bench/calibration/archive.py                # from the folders below settings.ROOT
+    for run in read_archive("healthy"): run.name, run.seed, run.metrics, run.evaluation, run.config, run.samples
+
+A line per run. Numbers have six significant digits; a column that the rows of a run share is one list. Keys of the
+config that no rule reads are left out.
+"""
+
+import json
+import lzma
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from settings import HERE, ROOT
+
+from rlhf_exp.runs.load import load_run
+
+KINDS = ("healthy", "failures")
+KEPT = ("which", "id", "sample", "decoding", "completion", "tokens", "truncated", "outcome", "extracted", "rewards",
+        "reward", "kl")  # fmt: skip
+"""Of a row of samples.jsonl."""
+LEFT_OUT = ("hydra", "hub", "logging", "output_dir")
+"""Of a config."""
+
+
+class Archived(NamedTuple):
+    name: str
+    seed: int
+    status: str
+    room: int | None
+    cpu_s: float
+    metrics: list[dict[str, Any]]
+    evaluation: dict[str, Any]
+    config: dict[str, Any]
+    samples: list[dict[str, Any]]
+
+
+def write_archive(root: Path = ROOT, to: Path = HERE) -> None:
+    for kind in KINDS:
+        lines = [json.dumps(pack(folder)) for folder in sorted((root / kind).iterdir()) if is_done(folder)]
+        (to / f"{kind}.jsonl.xz").write_bytes(lzma.compress("\n".join(lines).encode(), preset=9))
+        print(f"{kind}: {len(lines)} runs, {(to / f'{kind}.jsonl.xz').stat().st_size / 1e6:.2f} MB")
+
+
+def is_done(folder: Path) -> bool:
+    """Whether the run has ended; a failure may have ended itself by an error, such as a NaN."""
+    return (folder / "cpu_seconds.json").exists()
+
+
+def pack(folder: Path) -> dict[str, Any]:
+    name, _, seed = folder.name.rpartition("-")
+    run = load_run(folder)
+    config = {key: value for key, value in run.config.items() if key not in LEFT_OUT}
+    return {
+        "name": name,
+        "seed": int(seed),
+        "status": run.status,
+        "room": run.info.get("context_room"),
+        "cpu_s": round(json.loads((folder / "cpu_seconds.json").read_text(encoding="utf-8")), 1),
+        "metrics": to_columns(run.metrics),
+        "evaluation": shorten(run.evaluation),
+        "config": config,
+        "samples": to_columns([{key: row[key] for key in KEPT if key in row} for row in run.samples]),
+    }
+
+
+def read_archive(kind: str, place: Path = HERE) -> list[Archived]:
+    """The archived runs, healthy or failures, in the order of their names and seeds."""
+    runs = []
+    for line in lzma.decompress((place / f"{kind}.jsonl.xz").read_bytes()).decode().splitlines():
+        packed = json.loads(line)
+        rows = {name: to_rows(packed[name]) for name in ("metrics", "samples")}
+        runs.append(Archived(**packed | rows))
+    return runs
+
+
+def to_columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Rows as {"n": rows, "keys": {key: [the numbers of the rows that have it, or None for all, the values]}}."""
+    keys = dict.fromkeys(key for row in rows for key in row)
+    columns = {}
+    for key in keys:
+        having = [i for i, row in enumerate(rows) if key in row]
+        columns[key] = [None if len(having) == len(rows) else having, [shorten(rows[i][key]) for i in having]]
+    return {"n": len(rows), "keys": columns}
+
+
+def to_rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = [{} for _ in range(columns["n"])]
+    for key, (having, values) in columns["keys"].items():
+        for i, value in zip(having if having is not None else range(len(rows)), values, strict=True):
+            rows[i][key] = value
+    return rows
+
+
+def shorten(value: Any) -> Any:
+    """Floats to six significant digits, at any depth."""
+    if isinstance(value, dict):
+        return {key: shorten(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [shorten(inner) for inner in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+if __name__ == "__main__":
+    write_archive()

@@ -1,0 +1,81 @@
+"""Runs the calibration, one run after the other, and leaves out what is finished; takes hours.
+
+python bench/calibration/run.py                      # healthy runs and failures, seed by seed
+python bench/calibration/run.py --only dpo kto --seeds 100 --root /tmp/pilot
+"""
+
+import argparse
+import json
+import shutil
+import time
+import traceback
+from pathlib import Path
+
+import torch
+from settings import FAILURES, HEALTHY, PREPARED, ROOT, SEEDS, SHARED
+
+from rlhf_exp import compose, pipeline, run
+from rlhf_exp.errors import NonFiniteLoss
+
+OFF: list[str] = []
+"""What failures are run with: ["preflight=off"] once the key exists."""
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--root", type=Path, default=ROOT)
+    arguments.add_argument("--only", nargs="+", default=[])
+    arguments.add_argument("--seeds", nargs="+", type=int)
+    arguments.add_argument("--part", nargs=2, type=int, default=[0, 1], help="0 2 and 1 2: for two workers")
+    given = arguments.parse_args()
+    torch.set_num_threads(1)
+    pipeline._report_and_push = lambda cfg, folder: 0  # type: ignore[assignment]  # a tenth of a run's time
+    for name, overrides in PREPARED.items():
+        execute([*overrides, "seed=0", f"output_dir={ROOT}/prepared/{name}"], ROOT / "prepared" / name)
+    plan = list_runs(given.seeds)
+    plan = [one for one in plan if not given.only or one[1] in given.only]
+    for number, (kind, name, seed, overrides) in enumerate(plan[given.part[0] :: given.part[1]]):
+        folder = given.root / kind / f"{name}-{seed}"
+        execute([*SHARED, *overrides, "eval.seed=${seed}", f"output_dir={folder}"], folder)
+        done = f"{number + 1} of {len(plan) // given.part[1]}"
+        print(f"STATE {time.strftime('%H:%M:%S')} {done} {kind}/{name}-{seed}", flush=True)
+
+
+def list_runs(seeds: list[int] | None = None) -> list[tuple[str, str, int, list[str]]]:
+    """(kind, name, seed, overrides), seed by seed, healthy runs and failures in turn."""
+    plan = []
+    for seed in seeds or SEEDS["failures"]:
+        sick = [("failures", name, seed, [*given, *OFF, f"seed={seed}"]) for name, given in FAILURES.items()]
+        healthy = [
+            ("healthy", name, seed, [*overrides, f"seed={100 * seed + place}"])
+            for place, (name, overrides) in enumerate(HEALTHY.items())
+            if seeds or seed in SEEDS["healthy"]
+        ]
+        whole = sorted((i / len(part), one) for part in (healthy, sick) for i, one in enumerate(part))
+        plan += [one for _, one in whole] if seed else [*sick, *healthy]
+    return plan
+
+
+def execute(overrides: list[str], folder: Path) -> None:
+    """One run, unless it has ended before; one that was cut off begins anew. An error ends it, and not the batch; that
+    of a sick run (NaN) is its end."""
+    if (folder / "cpu_seconds.json").exists() or (folder / "failed.txt").exists():
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    began = time.process_time()
+    try:
+        run(compose([*overrides, f"eval.cache_dir={ROOT}/cache"]))
+    except Exception as error:
+        folder.mkdir(parents=True, exist_ok=True)
+        print(f"FAILED {folder}", flush=True)
+        if not isinstance(error, NonFiniteLoss):
+            (folder / "failed.txt").write_text(traceback.format_exc(), encoding="utf-8")
+            return
+    (folder / "cpu_seconds.json").write_text(json.dumps(time.process_time() - began), encoding="utf-8")
+    for part in ("model", "checkpoints", "samples"):
+        if folder.parent.name != "prepared":
+            shutil.rmtree(folder / part, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

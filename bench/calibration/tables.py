@@ -1,0 +1,173 @@
+"""Computes thresholds and tables again from the archive alone, in seconds: `make calibrate`.
+
+    python bench/calibration/tables.py       # rlhf_exp/assets/calibration.json.gz and the tables of docs/diagnosis.md
+
+A false alarm is counted by cross-fitting: each healthy run is judged by thresholds from the runs of the other settings.
+A failure is judged by the thresholds from all healthy runs. Intervals are exact (Clopper-Pearson, 95%).
+"""
+
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from archive import KINDS, Archived, read_archive
+from public import PUBLIC, accuse
+from scipy.stats import beta
+from settings import DEVELOPED, MEANT
+
+from rlhf_exp.diagnose import diagnose, score_run
+from rlhf_exp.diagnose.calibration import Calibration, Scores, find_thresholds, save_calibration
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "diagnosis.md"
+BEGIN, END = "<!-- tables: begin (make calibrate) -->", "<!-- tables: end -->"
+
+
+def main() -> None:
+    runs = {kind: read_archive(kind) for kind in KINDS}
+    calibration, verdicts = calibrate(runs)
+    save_calibration(calibration)
+    parts = [describe_runs(runs), list_false_alarms(runs["healthy"], calibration), list_failures(verdicts, runs),
+             list_public(runs, calibration, verdicts), list_thresholds(calibration)]  # fmt: skip
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    text = "\n\n".join(parts)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    print(text)
+
+
+def calibrate(runs: dict[str, list[Archived]]) -> tuple[Calibration, list[dict[str, Any]]]:
+    """The calibration that the package ships, and what it says of each failure."""
+    healthy = [run for run in runs["healthy"] if run.status == "finished"]
+    found = [score_run(run.metrics, run.evaluation, run.config, run.samples) for run in healthy]
+    scores = {rule: [_round(scores[rule]) for scores in found] for rule in found[0]}
+    calibration = Calibration(scores, [run.name for run in healthy])
+    verdicts = [judge(run, calibration) for run in runs["failures"]]
+    raised = Counter(name for verdict in verdicts for name in verdict["accused"])
+    right = Counter(name for verdict in verdicts for name in verdict["accused"] & verdict["right"])
+    counts = {name: [right[name], raised[name]] for name in sorted(raised)}
+    return Calibration(scores, calibration.settings, counts), verdicts
+
+
+def _round(score: float | None) -> float | None:
+    return None if score is None else round(score, 6)
+
+
+def judge(run: Archived, calibration: Calibration) -> dict[str, Any]:
+    said = diagnose(run.metrics, run.evaluation, run.config, run.room, run.samples, calibration)["findings"]
+    findings = {found["name"]: found for found in said if found["severity"] != "info"}
+    right = set(MEANT[run.name][1].split())
+    steps = [findings[name]["steps"][0] for name in findings.keys() & right if findings[name]["steps"]]
+    last = run.metrics[-1]["step"] if run.metrics else 1
+    verdict = "rightly" if findings.keys() & right else "wrongly" if findings else "healthy"
+    return {"run": run, "accused": set(findings), "right": right, "verdict": verdict, "test": run.seed not in DEVELOPED,
+            "onset": min(steps) / last if steps else None}  # fmt: skip
+
+
+def cross_fit(calibration: Calibration) -> list[set[str]]:
+    """Of each healthy run the rules that accuse it by thresholds from the runs of the other settings."""
+    accused: list[set[str]] = [set() for _ in calibration.settings]
+    for setting in dict.fromkeys(calibration.settings):
+        others = [i for i, name in enumerate(calibration.settings) if name != setting]
+        kept: Scores = {rule: [values[i] for i in others] for rule, values in calibration.scores.items()}
+        thresholds = find_thresholds(kept)
+        for i, name in enumerate(calibration.settings):
+            if name == setting:
+                for rule, values in calibration.scores.items():
+                    if (values[i] or 0.0) > thresholds.get(rule, float("inf")):
+                        accused[i].add(rule)
+    return accused
+
+
+@cache
+def interval(k: int, n: int) -> str:
+    low = beta.ppf(0.025, k, n - k + 1) if k else 0.0
+    high = beta.ppf(0.975, k + 1, n - k) if k < n else 1.0
+    return f"{k} of {n}, {100 * k / n:.1f}% [{100 * low:.1f}, {100 * high:.1f}]" if n else "0 of 0"
+
+
+def table(head: list[str], rows: list[list[Any]]) -> str:
+    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in [head, ["---"] * len(head), *rows])
+
+
+def describe_runs(runs: dict[str, list[Archived]]) -> str:
+    hours = sum(run.cpu_s for kind in KINDS for run in runs[kind]) / 3600
+    rows = [[kind, len(runs[kind]), len({run.name for run in runs[kind]})] for kind in KINDS]
+    return f"{table(['runs', 'how many', 'settings'], rows)}\n\nThey took {hours:.1f} hours of one CPU core."
+
+
+def list_false_alarms(healthy: list[Archived], calibration: Calibration) -> str:
+    accused = cross_fit(calibration)
+    line = f"**False alarms per run**, cross-fitted over settings: {interval(sum(map(bool, accused)), len(accused))}."
+    whole = standing(calibration)
+    line += f" By the shipped thresholds, which these runs have set: {interval(whole, len(accused))}."
+    rows = [
+        [f"`{run.name}`", run.seed, ", ".join(sorted(rules))]
+        for run, rules in zip([run for run in healthy if run.status == "finished"], accused, strict=True)
+        if rules
+    ]
+    return line + (f"\n\n{table(['accused healthy run', 'seed', 'by'], rows)}" if rows else "")
+
+
+def standing(calibration: Calibration) -> int:
+    """Healthy runs above the thresholds that they have set themselves."""
+    return sum(
+        any(
+            calibration.is_above(rule, values[i])
+            for rule, values in calibration.scores.items()
+            if values[i] is not None
+        )
+        for i in range(calibration.runs)
+    )
+
+
+def list_failures(verdicts: list[dict[str, Any]], runs: dict[str, list[Archived]]) -> str:
+    rows = []
+    for kind, (harm, _) in MEANT.items():
+        cells = []
+        for is_test in (False, True):
+            of = [v["verdict"] for v in verdicts if v["run"].name == kind and v["test"] == is_test]
+            cells.append(" / ".join(str(of.count(name)) for name in ("rightly", "wrongly", "healthy")) if of else "-")
+        of_kind = [v for v in verdicts if v["run"].name == kind]
+        named = Counter(name for v in of_kind for name in v["accused"])
+        onsets = [v["onset"] for v in of_kind if v["onset"] is not None]
+        shown = ", ".join(f"{name} {count}" for name, count in named.most_common(4))
+        rows.append([f"`{kind}`", harm, *cells, shown, f"{100 * median(onsets):.0f}%" if onsets else "-"])
+    sums = []
+    for title, of in (("development", False), ("test", True)):
+        kept = [v["verdict"] for v in verdicts if v["test"] == of]
+        sums.append([title, *(interval(kept.count(name), len(kept)) for name in ("rightly", "wrongly", "healthy"))])
+    head = ["failure", "harm", "development", "test", "findings (runs)", "first step, share of the run"]
+    return "\n\n".join([
+        table(["seeds", "named rightly", "named wrongly", "passed as healthy"], sums),
+        "Rightly / wrongly / passed as healthy, by kind:",
+        table(head, rows),
+    ])  # fmt: skip
+
+
+def list_public(runs: dict[str, list[Archived]], calibration: Calibration, verdicts: list[dict[str, Any]]) -> str:
+    accused = sum(map(bool, cross_fit(calibration)))
+    caught = sum(v["verdict"] != "healthy" for v in verdicts)
+    rows = [["these rules, all together", interval(accused, calibration.runs), interval(caught, len(verdicts))]]
+    for name in PUBLIC:
+        counts = []
+        for kind in KINDS:
+            found = [said for run in runs[kind] if (said := accuse(name, run)) is not None]
+            counts.append(interval(sum(found), len(found)))
+        rows.append([name, *counts])
+    return table(["rule", "healthy runs accused", "failures accused (by any name)"], rows)
+
+
+def list_thresholds(calibration: Calibration) -> str:
+    rows = []
+    for rule, values in calibration.scores.items():
+        known = [value for value in values if value is not None]
+        limit = calibration.thresholds.get(rule)
+        right, raised = calibration.right.get(rule, [0, 0])
+        shown = ["-", "-"] if limit is None else [f"{max(known):.2f}", f"{limit:.2f}"]
+        rows.append([f"`{rule}`", len(known), *shown, f"{right} of {raised}"])
+    return table(["rule", "healthy runs", "largest score", "threshold", "right, on failures"], rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""python -m rlhf_exp calibrate DIR... [--out FILE]
+
+Writes the rules' scores of healthy runs of your own, by which `diagnose --calibration FILE` judges other runs, in place
+of those that ship with the package.
+
+A later run that is exchangeable with these n runs is then accused wrongly with a probability of at most 1 / (n + 1).
+The runs must have been chosen without a look at what the rules say of them.
+"""
+
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+
+from rlhf_exp.commands import parse_flags, run_command
+from rlhf_exp.config.model_shape import find_shape
+from rlhf_exp.diagnose import score_run
+from rlhf_exp.diagnose.calibration import LEAST_RUNS, Calibration, save_calibration
+from rlhf_exp.errors import ConfigError, printable
+from rlhf_exp.runs.load import Run, find_runs, load_run
+from rlhf_exp.runs.lock import find_latest
+
+PARSER = ArgumentParser(prog="python -m rlhf_exp calibrate", description=__doc__.splitlines()[2], allow_abbrev=False)
+PARSER.add_argument("dirs", nargs="+", type=Path, metavar="DIR", help="a healthy run's folder, or a folder of them")
+PARSER.add_argument("--out", type=Path, metavar="FILE", default=Path("outputs/calibration.json.gz"))
+
+LEAST = LEAST_RUNS + 1
+"""Each run is compared with the others."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Calibrate on the runs that the command line names; returns the exit status."""
+    return run_command(_work, arguments, PARSER.format_help, "calibrate")
+
+
+def _work(arguments: list[str]) -> None:
+    args = parse_flags(PARSER, arguments)
+    folders = dict.fromkeys(folder for path in args.dirs for folder in find_runs(find_latest(path)))
+    runs = [run for run in map(load_run, folders) if run.status == "finished" and run.trains]
+    if len(runs) < LEAST:
+        raise ConfigError([f"{len(runs)} of {len(folders)} runs are finished trainings; needs at least {LEAST}"])
+    found = [score_run(run.metrics, run.evaluation, run.config, run.samples) for run in runs]
+    scores = {rule: [of_run[rule] for of_run in found] for rule in found[0]}
+    if infinite := [run.path for run, of_run in zip(runs, found, strict=True) if float("inf") in of_run.values()]:
+        raise ConfigError([f"{path}: is not healthy, a figure in it is not finite; leave it out" for path in infinite])
+    sizes = [_count_parameters(run) for run in runs]
+    calibration = Calibration(scores, [str(run.path) for run in runs], parameters=max(sizes) + 1)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    save_calibration(calibration, args.out)
+    rules = sum(any(score is not None for score in values) for values in scores.values())
+    print(
+        printable(f"written: {args.out}, {len(runs)} runs, {rules} rules; a healthy run is accused with a probability")
+    )
+    print(f"of at most 1 in {len(runs) + 1}; use it with monitor.calibration={args.out}")
+
+
+def _count_parameters(run: Run) -> int:
+    """Of its start model; 0 if it is not known."""
+    model = run.config.get("model") or {}
+    size = (
+        model.get("parameters") or find_shape(*(model.get(key) for key in ("path", "base", "init", "name"))).parameters
+    )
+    return int(size or 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

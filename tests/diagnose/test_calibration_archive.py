@@ -1,0 +1,16 @@
+"""What ships is what the archived runs give."""
+
+
+from rlhf_exp.config import ROOT
+from rlhf_exp.diagnose.calibration import load_calibration
+
+
+def test_shipped_calibration_is_that_of_the_archived_runs(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "bench" / "calibration"))
+    from archive import KINDS, read_archive
+    from tables import calibrate
+
+    calibration, _ = calibrate({kind: read_archive(kind) for kind in KINDS})
+    shipped = load_calibration()
+    assert calibration.scores == shipped.scores
+    assert calibration == shipped
