@@ -6,7 +6,7 @@
     child.score(0, "7 apples")      # 0.125, by the data set's own score_answer
 
 Why a child: nine of its graders evaluate an answer as Python (docs/results/graders.md), others raise errors for some
-answers, and five data sets make other rows in each process unless Python's hash seed is fixed.
+answers, and six data sets make other rows in each process unless Python's hash seed and random numbers are fixed.
 
 The child makes the rows, and forks for each answer, which takes 7 ms. A fork has CPU_S of CPU time and MEMORY_BYTES of
 memory; it can write no file and start no program, and is ended after WALL_S. So an answer can harm neither the machine
@@ -15,6 +15,7 @@ nor later grades. It is no jail: it can read files, and code written against thi
 
 import json
 import os
+import random
 import resource
 import select
 import signal
@@ -68,6 +69,7 @@ def serve(name: str, options: str, rows: str) -> None:
 
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # some data sets print
+    random.seed(0)  # list_functions draws from it
     try:
         data = create_dataset(name, **{"seed": 0, **json.loads(options), "size": int(rows)})
         entries: list[Any] = [data[i] for i in range(int(rows))]

@@ -19,15 +19,15 @@ def evaluating():
     return Child("string_insertion", "{}", 2)
 
 
-def test_rows_do_not_depend_on_the_hash_seed_of_this_process():
+def test_rows_are_the_same_in_every_process():
     code = "import json; from rlhf_exp.graders.reasoning_gym import Child"
-    code += "; print(json.dumps(Child('ransom_note', '{}', 3).rows))"
+    code += "; print(json.dumps([Child(name, '{}', 3).rows for name in ('ransom_note', 'list_functions')]))"
     texts = [
         subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, check=True,
                        capture_output=True).stdout
         for seed in ("1", "2")
     ]  # fmt: skip
-    assert texts[0] == texts[1] and len(json.loads(texts[0])) == 3
+    assert texts[0] == texts[1] and len(json.loads(texts[0])) == 2
 
 
 @pytest.mark.parametrize(
