@@ -1,6 +1,5 @@
 """What ships is what the archived runs give."""
 
-
 from rlhf_exp.config import ROOT
 from rlhf_exp.diagnose.calibration import load_calibration
 
