@@ -1,6 +1,5 @@
 """Faults of code, for the runs that are sick on purpose: rewards (reward.functions) and trainers (algo.trainer)."""
 
-import copy
 import random
 from typing import Any
 
@@ -82,16 +81,17 @@ class NoEos(VariantGRPOTrainer):
 class StaleSampling(VariantGRPOTrainer):
     """Completions are sampled from the start model's weights throughout."""
 
-    _stale: Any = None
+    _stale: list[torch.Tensor] | None = None
 
     def _generate(self, prompts: list) -> tuple:
-        if self._stale is None:
-            self._stale = copy.deepcopy(self.model)
-        current, self.model_wrapped = self.model_wrapped, self._stale
+        weights = [weight.data for weight in self.model.parameters()]
+        current = [weight.clone() for weight in weights]
+        self._stale = self._stale or current
+        torch._foreach_copy_(weights, self._stale)
         try:
             return super()._generate(prompts)
         finally:
-            self.model_wrapped = current
+            torch._foreach_copy_(weights, current)
 
 
 class NoisyCritic(PPOTrainer):

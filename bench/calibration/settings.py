@@ -127,7 +127,7 @@ FAILURES = {
                             NO_KL, FAST],
     "reward_model_length": [*HH_RM, trainer("LongerIsBetter")],
     "test_rows_in_training": ["algo=sft", "task=module", f"task.module={HERE}/leaked.py", "max_tokens=48",
-                              "eval.every=40", "eval.every_rows=96", "algo.args.max_steps=120",
+                              "algo.args.max_steps=120",
                               "algo.args.warmup_steps=10", "algo.args.per_device_train_batch_size=32"],
     "stale_sampling": [*GRPO, trainer("StaleSampling"), NO_KL, FAST],
     "component_100": [*GRPO, *reward("length", 100), "+reward.weights.outcome=1.0"],

@@ -132,17 +132,43 @@ def list_failures(verdicts: list[dict[str, Any]], runs: dict[str, list[Archived]
         named = Counter(name for v in of_kind for name in v["accused"])
         onsets = [v["onset"] for v in of_kind if v["onset"] is not None]
         shown = ", ".join(f"{name} {count}" for name, count in named.most_common(4))
-        rows.append([f"`{kind}`", harm, *cells, shown, f"{100 * median(onsets):.0f}%" if onsets else "-"])
+        rows.append(
+            [
+                f"`{kind}`",
+                harm,
+                measure_harm([v["run"] for v in of_kind]),
+                *cells,
+                shown,
+                f"{100 * median(onsets):.0f}%" if onsets else "-",
+            ]
+        )
     sums = []
     for title, of in (("development", False), ("test", True)):
         kept = [v["verdict"] for v in verdicts if v["test"] == of]
         sums.append([title, *(interval(kept.count(name), len(kept)) for name in ("rightly", "wrongly", "healthy"))])
-    head = ["failure", "harm", "development", "test", "findings (runs)", "first step, share of the run"]
+    head = [
+        "failure",
+        "meant to show as",
+        "accuracy, points",
+        "development",
+        "test",
+        "findings (runs)",
+        "first step, share of the run",
+    ]
     return "\n\n".join([
         table(["seeds", "named rightly", "named wrongly", "passed as healthy"], sums),
         "Rightly / wrongly / passed as healthy, by kind:",
         table(head, rows),
     ])  # fmt: skip
+
+
+def measure_harm(runs: list[Archived]) -> str:
+    """The mean change of held-out accuracy (of a reward model on pairs), in points, and its range over seeds."""
+    sides = [[(run.evaluation.get(side) or {}).get("accuracy") for side in ("trained", "baseline")] for run in runs]
+    changes = [100 * (after["value"] - before["value"]) for after, before in sides if after and before]
+    if not changes:
+        return "-"
+    return f"{sum(changes) / len(changes):+.0f} ({min(changes):+.0f} to {max(changes):+.0f})"
 
 
 def list_public(runs: dict[str, list[Archived]], calibration: Calibration, verdicts: list[dict[str, Any]]) -> str:

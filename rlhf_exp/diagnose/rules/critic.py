@@ -15,9 +15,9 @@ def explained_variance(run: Signals) -> Finding:
 
 @rule("warning", "ppo/value_loss", of=has_critic)
 def value_loss_spike(run: Signals) -> Finding:
-    """Log of the recent value loss over that of the start."""
+    """Log of the recent value loss over that of the start; one of errors below 0.14 is none."""
     cause = "the critic diverges: its learning rate or the range in which values may move is too large"
-    return Finding(run.rise("ppo/value_loss", log), "", cause, _help_critic(run))
+    return Finding(run.rise("ppo/value_loss", lambda loss: log(max(loss, 0.01))), "", cause, _help_critic(run))
 
 
 @rule("warning", "ppo/explained_variance", "completions/mean_length", of=has_critic)

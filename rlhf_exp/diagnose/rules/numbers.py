@@ -2,7 +2,7 @@
 
 import math
 
-from rlhf_exp.diagnose.rule import Finding, rule
+from rlhf_exp.diagnose.rule import Finding, rule, writes
 from rlhf_exp.diagnose.signals import Signals, log
 
 SPIKE = 3
@@ -24,9 +24,12 @@ def nonfinite_loss(run: Signals) -> Finding | None:
     return None
 
 
-@rule("warning", "grad_norm")
+@rule("warning", "grad_norm", of=writes)
 def gradient_spike(run: Signals) -> Finding:
     """Log of the gradient norm's recent median over that of the start. A single large norm is clipped and moves no
-    median."""
+    median, and one that is not clipped is no spike, however small it was before. Those of a reward
+    model from random weights grow as it learns."""
     cause = f"the learning rate {run.learning_rate:g} is too high for these gradients: steps overshoot"
-    return Finding(run.rise("grad_norm", log, window=SPIKE), "", cause, [run.lower_rate(4)])
+    most = run.arg("max_grad_norm", 1.0) or 1.0
+    course = run.rise("grad_norm", lambda norm: log(max(norm, most)), window=SPIKE)
+    return Finding(course, "", cause, [run.lower_rate(4)])
