@@ -50,7 +50,7 @@ def _work(arguments: list[str]) -> None:
     print(
         printable(f"written: {args.out}, {len(runs)} runs, {rules} rules; a healthy run is accused with a probability")
     )
-    print(f"of at most 1 in {len(runs) + 1}; use it with monitor.calibration={args.out}")
+    print(f"of at most 1 in {len(runs) + 1}; use it with diagnose --calibration {args.out}")
 
 
 def _count_parameters(run: Run) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.commands import parse_flags, run_command
 from rlhf_exp.diagnose import diagnose
+from rlhf_exp.diagnose.calibration import Calibration, load_calibration
 from rlhf_exp.diagnose.foreign import guess_algo, read_trl, read_wandb
 from rlhf_exp.errors import ConfigError, printable
 from rlhf_exp.runs.folder import write_json
@@ -21,6 +22,7 @@ PARSER = ArgumentParser(prog="python -m rlhf_exp diagnose", description=__doc__.
 PARSER.add_argument("dirs", nargs="*", type=Path, metavar="DIR", help="a run, or a folder of runs")
 PARSER.add_argument("--write", action="store_true", help="write diagnosis.json into each folder")
 PARSER.add_argument("--json", action="store_true", help="a JSON object instead of lines")
+PARSER.add_argument("--calibration", type=Path, metavar="FILE", help="of your own healthy runs: rlhf_exp calibrate")
 PARSER.add_argument("--trl", type=Path, metavar="FILE", help="trainer_state.json of transformers or TRL")
 PARSER.add_argument("--wandb", type=Path, metavar="FILE", help="a CSV with the series of one run")
 PARSER.add_argument(
@@ -35,14 +37,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _work(arguments: list[str]) -> int:
     args = parse_flags(PARSER, arguments)
+    if args.calibration and not args.calibration.is_file():
+        raise ConfigError([f"--calibration {args.calibration}: no such file; python -m rlhf_exp calibrate writes one"])
+    own = load_calibration(args.calibration) if args.calibration else None
     reports: dict[str, dict[str, Any]] = {}
     for path in (path for folder in args.dirs for path in find_runs(folder)):
-        reports[str(path)] = _diagnose_folder(path, args.write)
+        reports[str(path)] = _diagnose_folder(path, args.write, own)
     for path, read in ((args.trl, read_trl), (args.wandb, read_wandb)):
         if path is not None:
             metrics = read(path)
             config: dict[str, Any] = {"algo": {"name": args.algo or guess_algo(metrics), "args": {}}}
-            reports[str(path)] = _require(path, diagnose(metrics, {}, config))
+            reports[str(path)] = _require(path, diagnose(metrics, {}, config, calibration=own))
     if not reports:
         raise ConfigError(["nothing to diagnose; name a run's folder, --trl FILE or --wandb FILE"])
     lines = (
@@ -52,12 +57,12 @@ def _work(arguments: list[str]) -> int:
     return 0
 
 
-def _diagnose_folder(path: Path, write: bool) -> dict[str, Any]:
+def _diagnose_folder(path: Path, write: bool, own: Calibration | None) -> dict[str, Any]:
     run = load_run(path)
     if not run.metrics and not run.evaluation or "algo" not in run.config:
         raise ConfigError([f"{path}: nothing to diagnose in it: no metrics.jsonl, no evaluation.json or no config"])
     with refusing_damage(path):
-        report = diagnose(run.metrics, run.evaluation, run.config, run.info.get("context_room"), run.samples)
+        report = diagnose(run.metrics, run.evaluation, run.config, run.info.get("context_room"), run.samples, own)
     if write:
         write_json(path / "diagnosis.json", report)
     return report
