@@ -67,6 +67,8 @@ class LoggedSeries(AnyTrainer):
     def _compute_loss(self, model: nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
         self._first_pass = None
         loss = super()._compute_loss(model, inputs)
+        if self._first_pass is None:  # TRL's liger kernel computes the loss without it
+            return loss
         old, figures = inputs.get("old_per_token_logps", self._first_pass), dict[str, torch.Tensor]()
         if "old_per_token_logps" in inputs:
             figures["ratio"] = (self._first_pass - old).exp()
