@@ -3,7 +3,6 @@
 check_texts(experiment, completions)      # of the start model, as just measured
 """
 
-import re
 from collections.abc import Sequence
 from typing import Any
 

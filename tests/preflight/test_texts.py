@@ -48,12 +48,12 @@ def test_rows_in_order_pass_what_applies_to_the_algorithm(tmp_path, algo, rows, 
 
 
 def test_held_out_rows_among_the_training_rows_are_refused_and_few_are_a_warning(tmp_path):
-    same = {"id": "same", "prompt": "Use 7, 4 3: MAKE 53"}  # as "use 4 7 3 make 53 ."
+    same = {"id": "same", "prompt": "Use  4, 7 3: MAKE 53"}  # as "use 4 7 3 make 53 ."
     found = check(tmp_path, "grpo", held_out=[*HELD_OUT, same])["splits_are_disjoint"]
     assert found.status == "warned" and found.figures["ids"] == ["same"]
     chat = {"id": "chat", "prompt": [{"role": "user", "content": same["prompt"]}]}
     assert check(tmp_path, "grpo", held_out=[*HELD_OUT[:9], chat])["splits_are_disjoint"].status == "failed"
-    other = {"id": "other", "prompt": "use 4 53 3 make 7 ."}
+    other = {"id": "other", "prompt": "use 7 4 3 make 53 ."}
     assert check(tmp_path, "grpo", held_out=[other])["splits_are_disjoint"].status == "passed"
 
 
