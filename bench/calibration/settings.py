@@ -174,7 +174,7 @@ PREPARED = {
 """Runs that others start from; they are in no table."""
 
 SEEDS = {"healthy": (0, 1, 2), "failures": (0, 2, 1, 3)}
-"""A healthy run trains and is measured with 100 times this plus the place of its setting: no two runs have the same seed,
-though their rows overlap."""
+"""A healthy run trains and is measured with 100 times this plus the place of its setting: no two runs have the same
+seed, though their rows overlap."""
 DEVELOPED = (0, 1)
 """Seeds of failures that rules were developed on; the others are the test."""
