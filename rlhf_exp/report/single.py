@@ -106,11 +106,18 @@ def describe_findings(run: Run) -> list[Block]:
     for finding in run.diagnosis["findings"]:
         steps = f", steps {finding['steps'][0]} to {finding['steps'][1]}" if finding["steps"] else ""
         remedy = f" To try: {finding['remedy']}" if finding["remedy"] else ""
+        sure = f" How sure: {finding['sureness']['text']}." if "sureness" in finding else ""
         text = f"{finding['evidence'][:1].upper()}{finding['evidence'][1:]}. Likely cause: {finding['cause']}.{remedy}"
+        text += sure
         name = f"{finding['severity'].capitalize()}: {finding['name'].replace('_', ' ')}{steps}."
         blocks.append(Callout(finding["severity"], name, text))
-    healthy = Callout("ok", "Healthy.", f"No {'other ' if ignored else ''}check found anything.")
-    return blocks if run.diagnosis["findings"] else [*blocks, healthy]
+    if not run.diagnosis["findings"]:
+        blocks.append(Callout("ok", "Healthy.", f"No {'other ' if ignored else ''}check found anything."))
+    if checked := run.diagnosis.get("checked"):  # absent in older runs
+        blocks.append(Text(f"{len(checked)} rules were checked: {', '.join(checked).replace('_', ' ')}."))
+    if changed := run.diagnosis.get("changed"):
+        blocks.append(Text(f"Measurably changed, which need not be harm: {'; '.join(changed)}."))
+    return blocks
 
 
 def fact_table(facts: dict) -> Table:

@@ -157,7 +157,7 @@ def _plan(difference: Interval, n: int) -> str:
 
 
 def _tabulate(run: Run) -> str:
-    info, findings = run.info, run.diagnosis.get("findings", [])
+    info, findings, checked = run.info, run.diagnosis.get("findings", []), run.diagnosis.get("checked")
     lines = [line for line in (title(run), status_sentence(run)) if line] + [""]
     if "baseline" in run.evaluation:
         table = summary_table(run)
@@ -169,7 +169,10 @@ def _tabulate(run: Run) -> str:
         "time": ", ".join(f"{phase} {duration(spent)}" for phase, spent in info.get("seconds", {}).items()),
         "peak memory": info.get("peak_memory_mb") and f"{info['peak_memory_mb']:,.0f} MB",
         "report": page if page.exists() else None,
-        "health": run.diagnosis and f"{run.diagnosis['health']}, {len(findings)} finding{'s' * (len(findings) != 1)}",
+        "health": run.diagnosis
+        and f"{run.diagnosis['health']}, {len(findings)} finding{'s' * (len(findings) != 1)}"
+        + (f", {len(checked)} rules checked" if checked else ""),
+        "changed": "\n             ".join(run.diagnosis.get("changed", [])),
     }
     lines += [verdict(run).sentence, *(f"{label:<12} {text}" for label, text in facts.items() if text)]
     for finding in findings:
