@@ -17,8 +17,8 @@ from settings import FAILURES, HEALTHY, PREPARED, ROOT, SEEDS, SHARED
 from rlhf_exp import compose, pipeline, run
 from rlhf_exp.errors import NonFiniteLoss
 
-OFF: list[str] = []
-"""What failures are run with: ["preflight=off"] once the key exists."""
+OFF = ["preflight=off"]
+"""What failures are run with: the diagnosis is measured, and the preflight would refuse some of them."""
 
 
 def main() -> None:
