@@ -51,8 +51,10 @@ def refuse_differences(one, other):
     """Two sweeps of `bench.sweep`: the same completions and, but for rounding, the same figures."""
     for name in one:
         found = bench.compare(one[name], other[name])
-        # A token whose value lies on the edge of the clip range may fall on either side.
-        logged = {figure: gap for figure, gap in found.logged.items() if "clip" not in figure}
+        # A token whose value lies on the edge of the clip range may fall on either side, and the difference between
+        # sampling and scoring is rounding itself.
+        unlike = ("clip", "logp_difference")
+        logged = {figure: gap for figure, gap in found.logged.items() if not any(word in figure for word in unlike)}
         assert max(logged.values(), default=0.0) < 1e-5, (name, bench.name_largest(logged))
         assert max(found.evaluated.values()) < 1e-5, (name, bench.name_largest(found.evaluated))
         assert found.differing == 0, name
@@ -104,7 +106,7 @@ def test_an_error_of_one_process_ends_all_and_is_in_the_folder(tmp_path):
 
 def test_a_loss_that_is_not_finite_stops_all_as_it_stops_one(tmp_path):
     (tmp_path / "own.py").write_text(REWARDS)
-    own = [f"+reward.functions.own={tmp_path}/own.py:explode", "+reward.weights.own=1e3", "loss_type=dr_grpo"]
+    own = [f"+reward.functions.own={tmp_path}/own.py:explode", "+reward.weights.own=1e3", "loss_type=dr_grpo", "preflight=off"]
     done = bench.launch([*SMALL, GROUP, *own, "algo.args.max_steps=3"], tmp_path / "run", 2)
     record = read(tmp_path / "run" / "run.json")
     assert done.returncode != 0
