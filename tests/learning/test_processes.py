@@ -106,7 +106,12 @@ def test_an_error_of_one_process_ends_all_and_is_in_the_folder(tmp_path):
 
 def test_a_loss_that_is_not_finite_stops_all_as_it_stops_one(tmp_path):
     (tmp_path / "own.py").write_text(REWARDS)
-    own = [f"+reward.functions.own={tmp_path}/own.py:explode", "+reward.weights.own=1e3", "loss_type=dr_grpo", "preflight=off"]
+    own = [
+        f"+reward.functions.own={tmp_path}/own.py:explode",
+        "+reward.weights.own=1e3",
+        "loss_type=dr_grpo",
+        "preflight=off",
+    ]
     done = bench.launch([*SMALL, GROUP, *own, "algo.args.max_steps=3"], tmp_path / "run", 2)
     record = read(tmp_path / "run" / "run.json")
     assert done.returncode != 0
