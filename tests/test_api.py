@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 from rlhf_exp import ConfigError, compose, pipeline, run
 from rlhf_exp.config import ROOT, trl_args
+from rlhf_exp.dry_run import show
 from rlhf_exp.runs.manifest import staged
 
 DOCS = ROOT / "docs" / "python.md"
@@ -30,7 +31,7 @@ def runs(monkeypatch, tmp_path):
         (folder / "run.json").write_text(json.dumps(facts))
         return 0
 
-    monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
+    monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)  # show has taken the real one, as it was imported
     monkeypatch.setattr(pipeline, "run", record)
     return started
 
@@ -113,7 +114,7 @@ def test_a_stopped_run_stops_the_program(runs, monkeypatch):
 
 def test_a_dry_run_returns_nothing(runs, monkeypatch):
     shown = []
-    monkeypatch.setattr("rlhf_exp.dry_run.show.print_dry_run", shown.append)
+    monkeypatch.setattr(show, "print_dry_run", shown.append)
     assert run(compose(["dry_run=true"])) is None
     assert len(shown) == 1 and os.listdir() == []
 
