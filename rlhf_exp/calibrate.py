@@ -12,11 +12,10 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 from rlhf_exp.commands import parse_flags, run_command
-from rlhf_exp.config.model_shape import find_shape
-from rlhf_exp.diagnose import score_run
+from rlhf_exp.diagnose import count_parameters, score_run
 from rlhf_exp.diagnose.calibration import LEAST_RUNS, Calibration, save_calibration
 from rlhf_exp.errors import ConfigError, printable
-from rlhf_exp.runs.load import Run, find_runs, load_run
+from rlhf_exp.runs.load import find_runs, load_run
 from rlhf_exp.runs.lock import find_latest
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp calibrate", description=__doc__.splitlines()[2], allow_abbrev=False)
@@ -42,8 +41,8 @@ def _work(arguments: list[str]) -> None:
     scores = {rule: [of_run[rule] for of_run in found] for rule in found[0]}
     if infinite := [run.path for run, of_run in zip(runs, found, strict=True) if float("inf") in of_run.values()]:
         raise ConfigError([f"{path}: is not healthy, a figure in it is not finite; leave it out" for path in infinite])
-    sizes = [_count_parameters(run) for run in runs]
-    calibration = Calibration(scores, [str(run.path) for run in runs], parameters=max(sizes) + 1)
+    largest = max(int(count_parameters(run.config) or 0) for run in runs)
+    calibration = Calibration(scores, [str(run.path) for run in runs], parameters=largest + 1)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     save_calibration(calibration, args.out)
     rules = sum(any(score is not None for score in values) for values in scores.values())
@@ -51,15 +50,6 @@ def _work(arguments: list[str]) -> None:
         printable(f"written: {args.out}, {len(runs)} runs, {rules} rules; a healthy run is accused with a probability")
     )
     print(f"of at most 1 in {len(runs) + 1}; use it with diagnose --calibration {args.out}")
-
-
-def _count_parameters(run: Run) -> int:
-    """Of its start model; 0 if it is not known."""
-    model = run.config.get("model") or {}
-    size = (
-        model.get("parameters") or find_shape(*(model.get(key) for key in ("path", "base", "init", "name"))).parameters
-    )
-    return int(size or 0)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,10 @@
-"""The names of all findings, for keys that choose among them (`monitor.stop_on`, `monitor.ignore`). The rules that
-find them are in diagnose/, which the config must not import; tests/callbacks/test_alarms.py holds both together."""
+"""What the alarms of a run and its diagnosis both know, and the keys that choose among findings.
+
+The rules are in diagnose/, which the config must not import; tests/callbacks/test_alarms.py holds both together.
+"""
+
+WATCHED = ("loss", "grad_norm", "probe/kl")
+"""Series that must be finite. probe/kl is of the weights after the step."""
 
 FINDINGS = (
     "format_farming", "failed_rising", "length_collapse", "length_explosion", "length_bias", "truncation",
@@ -11,3 +16,4 @@ FINDINGS = (
     "best_checkpoint_earlier", "chosen_falls", "reward_model_at_chance", "ranks_by_length", "nonfinite_loss",
     "gradient_spike",
 )  # fmt: skip
+"""The names of all findings, for `monitor.stop_on` and `monitor.ignore`."""

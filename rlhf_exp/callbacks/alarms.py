@@ -19,13 +19,11 @@ from rlhf_exp import processes
 from rlhf_exp.callbacks.tracking import alert
 from rlhf_exp.config.schema import Monitor
 from rlhf_exp.errors import NonFiniteLoss, name_error, printable, say
+from rlhf_exp.findings import WATCHED
 from rlhf_exp.runs.folder import append_jsonl, keep_rows, read_jsonl
 from rlhf_exp.runs.stopping import StopSignals
 
 ROWS = "alarms.jsonl"
-WATCHED = ("loss", "grad_norm", "probe/kl")
-"""Series that must be finite. probe/kl is of the weights after the step."""
-
 GROWTH = 1.05
 """The rules are asked again only once there are so many times more rows, so that a long run is not slowed down: they
 read all of them."""

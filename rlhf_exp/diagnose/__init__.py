@@ -40,7 +40,7 @@ def diagnose(
         calibration: None for the one that ships with the package.
     """
     run = Signals(metrics, evaluation, config, room, samples or [])
-    calibration, parameters = calibration or load_calibration(), _count_parameters(config)
+    calibration, parameters = calibration or load_calibration(), count_parameters(config)
     found = _apply_rules(run)
     above = [
         _describe(of, finding, run, calibration, parameters)
@@ -124,7 +124,7 @@ def _describe(
     return described | ({"samples": finding.rows[:3]} if finding.rows else {})
 
 
-def _count_parameters(config: dict[str, Any]) -> int | None:
+def count_parameters(config: dict[str, Any]) -> int | None:
     """Of the start model; None if it is not known."""
     model = config.get("model") or {}
     if not model or model.get("parameters"):

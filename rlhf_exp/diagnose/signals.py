@@ -10,6 +10,7 @@ run.set_arg("beta", 0.1)                            # "algo.args.beta=0.1"
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean, median
 from typing import Any
 
@@ -93,6 +94,7 @@ class Signals:
         """The second half of a course, by the planned number of steps, without which it is the whole."""
         return [(step, score) for step, score in course if step is not None and 2 * step >= self.arg("max_steps", 0)]
 
+    @cached_property
     def spread(self) -> float:
         """The standard deviation of the reward at the start, a unit for its changes."""
         stds = [value for _, value in self.series("reward_std")[:START_ROWS]]

@@ -108,7 +108,7 @@ def sample_held_out(
     drawn = Sampling(cfg.max_tokens, cfg.eval.temperature, cfg.eval.top_p, cfg.eval.top_k)
     decodings = [("sampled", cfg.eval.completions, drawn)]
     decodings += [("greedy", 1, replace(drawn, temperature=0.0))] if cfg.eval.greedy else []
-    eos_ids, pad_id = list_eos(model, tokenizer), tokenizer.pad_token_id
+    eos_ids, pad_id = list_eos(model.generation_config, tokenizer), tokenizer.pad_token_id
     how = {"pad_id": pad_id, "method": choose_method(cfg), "processors": processors}
     draw, by_vllm = partial(sample_completions, model, **how), False
     if source is not None and choose_engine(cfg) == "vllm":

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from transformers import DynamicCache, PreTrainedTokenizerBase
+from transformers import DynamicCache, GenerationConfig, PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.generation.logits_process import (
     LogitsProcessorList,
     TemperatureLogitsWarper,
@@ -169,9 +169,10 @@ def sample_completions(
     return [_cut_at_eos(row, eos_ids) for row in drawn.tolist()]
 
 
-def list_eos(model: Model, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """The tokens that end a completion: the tokenizer's, and those that the model's generation config names."""
-    declared = model.generation_config.eos_token_id
+def list_eos(config: PreTrainedConfig | GenerationConfig, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """The tokens that end a completion: the tokenizer's, and those that the model's generation config names, or its
+    own config if it has no such file."""
+    declared = config.eos_token_id
     declared = declared if isinstance(declared, list) else [declared]
     return sorted({*declared, tokenizer.eos_token_id} - {None})
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from transformers import GenerationConfig
+from transformers import GenerationConfig, PreTrainedConfig
 from trl.chat_template_utils import is_chat_template_prefix_preserving, is_chat_template_stop_token_trained
 
 from rlhf_exp.config.values import show
 from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.experiment import Experiment
+from rlhf_exp.models.generation import list_eos
 from rlhf_exp.models.loading import load_policy
 from rlhf_exp.models.scoring import Model, pad
 from rlhf_exp.preflight.check import Check
@@ -117,12 +118,12 @@ def rank_pairs(model: Model, tokenizer: Any, rows: list[Row]) -> Check:
 
 
 def list_ends(experiment: Experiment) -> set[int]:
-    """The end tokens of the tokenizer and of the model's generation config."""
+    """The end tokens of the tokenizer and of the model, whose weights are not loaded."""
     try:
-        declared = GenerationConfig.from_pretrained(experiment.model.weights).eos_token_id
+        declared: GenerationConfig | PreTrainedConfig = GenerationConfig.from_pretrained(experiment.model.weights)
     except OSError:  # it has none
-        declared = experiment.model.config.get_text_config().eos_token_id
-    return {*(declared if isinstance(declared, list) else [declared]), experiment.tokenizer.eos_token_id} - {None}
+        declared = experiment.model.config.get_text_config()
+    return set(list_eos(declared, experiment.tokenizer))
 
 
 def _normalise(prompt: Any) -> str:

@@ -32,7 +32,12 @@ def start():
     cfg = compose_config(["device=cpu", f"eval.rows={ROWS}", "max_tokens=48"])
     source = locate_start_model(cfg)
     tokenizer, model = load_tokenizer(source), load_policy(source)
-    return source, model, encode_prompts(tokenizer, load_task(cfg, tokenizer).eval), list_eos(model, tokenizer)
+    return (
+        source,
+        model,
+        encode_prompts(tokenizer, load_task(cfg, tokenizer).eval),
+        list_eos(model.generation_config, tokenizer),
+    )
 
 
 def name(rows, purpose="evaluation"):

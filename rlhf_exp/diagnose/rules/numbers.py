@@ -4,6 +4,7 @@ import math
 
 from rlhf_exp.diagnose.rule import Finding, rule, writes
 from rlhf_exp.diagnose.signals import Signals, log
+from rlhf_exp.findings import WATCHED
 
 SPIKE = 3
 """Rows: so many that their median is no single row."""
@@ -13,7 +14,7 @@ SPIKE = 3
 def nonfinite_loss(run: Signals) -> Finding | None:
     """Loss, gradient norm or the probe's KL is NaN or infinite, which metrics.jsonl holds as null. An exact fact."""
     for row in run.metrics:
-        for key in ("loss", "grad_norm", "probe/kl"):
+        for key in WATCHED:
             if key in row and (row[key] is None or not math.isfinite(row[key])):
                 return Finding(
                     [(row["step"], math.inf), (run.last_step, math.inf)],

@@ -65,13 +65,13 @@ def reward_flat(run: Signals) -> Finding | None:
         " policy changes",
         [run.lower_rate(0.5), *run.scale_length(2)],
     )
-    return Finding([(step, score / run.spread()) for step, score in course], "", cause, remedy)
+    return Finding([(step, score / run.spread) for step, score in course], "", cause, remedy)
 
 
 @rule("warning", "reward", of=is_online)
 def reward_fell(run: Signals) -> Finding:
     """The fall of the reward from the start, in standard deviations at the start."""
-    course = [(step, score / run.spread()) for step, score in run.rise("reward", sign=-1)]
+    course = [(step, score / run.spread) for step, score in run.rise("reward", sign=-1)]
     cause = "steps are too large, or another term (KL, entropy, values) outweighs the reward"
     return Finding(course, "", cause, [run.lower_rate(4), *run.hold_policy()])
 
@@ -93,7 +93,7 @@ def control_arm(run: Signals) -> Finding | None:
 def reward_without_gain(run: Signals) -> Finding:
     """The rise of the training reward in standard deviations, less the smaller of the held-out gains in accuracy and in
     wins; at most the rise itself."""
-    rise = run.rise("reward")[-1][1] / run.spread()
+    rise = run.rise("reward")[-1][1] / run.spread
     gains = [2 * run.read("paired/win_rate") - 1]
     if run.measured("paired/difference"):
         gains.append(run.changed("accuracy"))
@@ -110,9 +110,9 @@ def one_component_carries_the_reward(run: Signals) -> Finding | None:
     correct = run.rise("outcome/correct", angle)
     courses = {
         name: combine(
-            lambda rise, right, weight=weight: min(weight * rise, weight * rise - right) / run.spread(),
+            lambda rise, right, weight=weight: min(weight * rise, weight * rise - right) / run.spread,
             run.rise(f"rewards/{name}/mean"),
-            [(step, run.spread() * score) for step, score in correct],
+            [(step, run.spread * score) for step, score in correct],
         )
         for name, weight in run.weights.items()
         if name != "outcome" and run.has(f"rewards/{name}/mean")
@@ -135,7 +135,7 @@ def over_optimisation(run: Signals) -> Finding:
     for step, share in gold:
         if angle(share) > peak:
             peak, at_peak = angle(share), proxy.get(step, 0.0)
-        course.append((step, min(peak - angle(share), (proxy.get(step, at_peak) - at_peak) / run.spread())))
+        course.append((step, min(peak - angle(share), (proxy.get(step, at_peak) - at_peak) / run.spread)))
     cause = "the policy found what the reward model scores highly and what is wrong"
     return Finding(course, "", cause, [*run.hold_policy(), *run.scale_length(0.5)])
 
