@@ -77,17 +77,18 @@ def connect(timeout_s: float, use_cpu: bool) -> None:
 
 
 def leave(status: int) -> int:
-    """Close the group; returns the exit status. After an error or a signal the process ends here, since the group could
-    not be closed: other ranks may be gone. After a signal or an alarm rank 0 still writes its report, which torchrun
-    would cut off if another rank ended with an error."""
-    if status and count() > 1:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status if is_main() or status < ALARMED else 0)
-    if count() > 1 and (torch := sys.modules.get("torch")) and torch.distributed.is_initialized():
+    """The exit status. Of several processes this one ends here, and closes the group first if all went well; after an
+    error or a signal other ranks may be gone. Python's own end is left out: now and then gloo's threads abort it after
+    all is done, and torchrun would call the run failed. After a signal or an alarm rank 0 still writes its report,
+    which torchrun would cut off if another rank ended with an error."""
+    if count() == 1:
+        return status
+    if not status and (torch := sys.modules.get("torch")) and torch.distributed.is_initialized():
         barrier()  # rank 0 still writes its report
         torch.distributed.destroy_process_group()
-    return status
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status if is_main() or status < ALARMED else 0)
 
 
 # What all ranks do together
