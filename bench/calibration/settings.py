@@ -38,7 +38,11 @@ HH_DPO = ["experiment=hh_rlhf_gpt2_dpo_tiny", "algo.args.max_steps=60", "max_tok
 ROWS = ["task=file", f"task.path={HERE.parent.parent}/examples/own_task/rows.jsonl",
         f"task.checker={HERE.parent.parent}/examples/own_task/check.py:grade",
         'task.prompt_template="use {a} {b} {c} make {target} ."', "eval.rows=null", "eval.every_rows=32"]  # fmt: skip
-BREVITY = ["experiment=brevity_lr_1e-5_tiny", "algo.args.max_steps=120"]
+BREVITY = [*(one for one in PPO if not one.startswith("task")), "task=brevity", "max_tokens=32"]
+MEASURED = "+reward.weights.outcome=0"
+LEARNED = ["reward=model", f"reward.path={ROOT}/prepared/reward_model", MEASURED]
+RM = ["algo=reward_model", "task=countdown", "task.samples=self", "task.sampling.rows=256", "max_tokens=48",
+      "algo.args.max_steps=60", "algo.args.per_device_train_batch_size=16", "eval.batch_size=128"]  # fmt: skip
 
 TWICE = "algo.args.num_iterations=2"
 """With one pass, dapo, bnpo and cispo have the same gradient."""
@@ -74,8 +78,8 @@ HEALTHY = {
     "ppo_separate": [*PPO, "algo.critic=separate"],
     "ppo_target_kl": [*PPO, "algo.target_kl=2"],
     "ppo_file": [*PPO, *ROWS],
-    "ppo_brevity_1e-5": BREVITY,
-    "ppo_brevity_1e-6": ["experiment=brevity_lr_1e-6_tiny", *BREVITY[1:]],
+    "ppo_brevity": BREVITY,
+    "ppo_brevity_separate": [*BREVITY, "algo.critic=separate"],
     "sft_traces": ["experiment=compare_sft", "task.baselines=false", "algo.args.max_steps=60", "max_tokens=48"],
     "sft_gsm8k": ["algo=sft", "task=gsm8k", "task.source=generated", "model=tiny_qwen3", "max_tokens=32",
                   "task.train_rows=512", "algo.args.max_steps=80", "eval.every=40", "eval.every_rows=64"],
@@ -90,6 +94,16 @@ HEALTHY = {
     "hh_dpo_qwen3": [*HH_DPO, "model=tiny_qwen3"],
     "hh_reward_model": HH_RM,
     "hh_reward_model_qwen2": [*HH_RM, "model=tiny_qwen2"],
+    "hh_reward_model_qwen3": [*HH_RM, "model=tiny_qwen3"],
+    "hh_reward_model_lora": [*HH_RM, "peft=lora"],
+    "reward_model": RM,
+    "reward_model_lora": [*RM, "peft=lora"],
+    "grpo_reward_model": [*GRPO, *LEARNED],
+    "rloo_reward_model": [*RLOO, *LEARNED],
+    "ppo_reward_model": [*PPO, *LEARNED],
+    "kto_lora": [*KTO, "peft=lora"],
+    "hh_dpo_lora": [*HH_DPO, "peft=lora"],
+    "sft_traces_32": ["experiment=compare_sft", "task.baselines=false", "algo.args.max_steps=60", "max_tokens=32"],
 }  # fmt: skip
 
 
@@ -102,7 +116,7 @@ def trainer(name: str) -> str:
     return f"algo.trainer={FAULTS}:{name}"
 
 
-FAST, NO_KL, MEASURED = "algo.args.learning_rate=3e-3", "algo.args.beta=0", "+reward.weights.outcome=0"
+FAST, NO_KL = "algo.args.learning_rate=3e-3", "algo.args.beta=0"
 FAILURES = {
     "rate_too_high": [*GRPO, "algo.args.learning_rate=1e-2"],
     "rate_too_low": [*GRPO, "algo.args.learning_rate=1e-6"],
@@ -121,7 +135,7 @@ FAILURES = {
     "huge_clip": [*PPO, "algo.args.epsilon=1000", "algo.cliprange_value=null", "algo.args.num_iterations=4",
                   "algo.args.max_steps=160", "eval.every=80", FAST, "algo.init_kl_coef=0"],
     "critic_noise": [*PPO, "algo.critic=separate", trainer("NoisyCritic")],
-    "labels_flipped": [*DPO, trainer("Flipped"), "algo.args.learning_rate=3e-4"],
+    "labels_flipped": [*DPO, trainer("Flipped"), "algo.args.learning_rate=1e-3"],
     "dpo_displaced": [*DPO, FAST],
     "reward_model_hacked": [*GRPO, "reward=model", f"reward.path={ROOT}/prepared/weak_reward_model", MEASURED,
                             NO_KL, FAST],
@@ -139,16 +153,17 @@ MEANT = {
     "rate_too_high": ("accuracy falls", DRIFTS),
     "rate_too_low": ("nothing is learned", "policy_stands_still reward_flat"),
     "pretrained_rate": ("accuracy falls to 0", DRIFTS),
-    "farmable_no_kl": ("accuracy falls, reward rises", "one_component_carries_the_reward reward_without_gain"),
+    "farmable_no_kl": ("accuracy falls, reward rises", "one_component_carries_the_reward reward_without_gain"
+                       " reward_apart_from_outcome"),
     "partial_only": ("accuracy falls, reward rises",
-                     "format_farming one_component_carries_the_reward reward_without_gain"),
+                     "format_farming one_component_carries_the_reward reward_without_gain reward_apart_from_outcome"),
     "budget_too_small": ("all completions are cut off", "truncation no_reward_variance reward_flat"),
     "top_p": ("the sampled distribution is not the trained one", "negative_kl sampled_apart_from_trained"),
-    "wrong_reference": ("the policy is held to another model", "negative_kl wrong_reference"),
+    "wrong_reference": ("the policy is held to another model", "wrong_reference"),
     "frozen_adapter": ("no weight changes", "policy_stands_still"),
     "reward_zero": ("nothing can be learned", "no_reward_variance reward_flat"),
-    "reward_shifted": ("accuracy does not rise", "reward_flat"),
-    "no_eos": ("every rollout fills the budget", "truncation no_eos"),
+    "reward_shifted": ("accuracy does not rise", "reward_apart_from_outcome reward_flat"),
+    "no_eos": ("every rollout fills the budget", "misses_end_of_text truncation"),
     "one_outcome": ("most groups have one outcome", "no_reward_variance"),
     "vf_coef_0": ("the critic explains nothing", "explained_variance critic_collapse"),
     "huge_clip": ("accuracy falls", f"{DRIFTS} clip_fraction sampled_apart_from_trained"),
@@ -160,21 +175,24 @@ MEANT = {
     "reward_model_length": ("held-out pairs at chance", "ranks_by_length reward_model_at_chance"),
     "test_rows_in_training": ("held-out rows were learned by heart", "held_out_rows_in_training"),
     "stale_sampling": ("rollouts are the start model's", "sampled_apart_from_trained"),
-    "component_100": ("accuracy falls", "one_component_carries_the_reward reward_without_gain length_explosion"),
-    "reward_random": ("accuracy does not rise", "reward_flat"),
+    "component_100": ("accuracy falls", "one_component_carries_the_reward reward_without_gain length_explosion"
+                      " reward_apart_from_outcome"),
+    "reward_random": ("accuracy does not rise", "reward_apart_from_outcome reward_flat"),
 }  # fmt: skip
 """Of each failure how it shows that the run is sick, apart from any rule, and the findings that name it rightly:
 several where they share the cause."""
 
 PREPARED = {
+    "reward_model": [*RM, "task.sampling.rows=1000", "algo.args.max_steps=200", "eval.rows=96"],
     "weak_reward_model": ["algo=reward_model", "task=countdown", "task.samples=self", "task.sampling.rows=64",
                           "max_tokens=48", "algo.args.max_steps=12", "algo.args.per_device_train_batch_size=16",
                           "eval.rows=96"],
 }  # fmt: skip
 """Runs that others start from; they are in no table."""
 
-SEEDS = {"healthy": (0, 1, 2), "failures": (0, 2, 1, 3)}
+SEEDS = {"healthy": (0, 1, 2), "failures": (0, 1, 4, 5, 6, 7)}
 """A healthy run trains and is measured with 100 times this plus the place of its setting: no two runs have the same
 seed, though their rows overlap."""
 DEVELOPED = (0, 1)
-"""Seeds of failures that rules were developed on; the others are the test."""
+"""Seeds of failures that rules were developed on; the others are the test. Seeds 2 and 3 were the test of an earlier
+table, which was seen before the rules of today were written."""

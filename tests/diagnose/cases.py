@@ -93,11 +93,12 @@ def interval(value, half):
     return {"value": value, "low": value - half, "high": value + half}
 
 
-def make_evaluation(difference=0.15, win_rate=0.58, counts=None, algo="grpo", **trained):
-    """Of 512 rows; `trained` replaces figures of the trained model."""
+def make_evaluation(difference=0.15, win_rate=0.58, counts=None, algo="grpo", begin=None, **trained):
+    """Of 512 rows; `begin` replaces figures of the start model, `trained` those of the trained one."""
     start = 0.55 if algo == "reward_model" else 0.25
     baseline = {"accuracy": interval(start, 0.04), "counts": counts or {"correct": 128, "partial": 300, "failed": 84}}
     baseline |= {"truncation_rate": interval(0.02, 0.01), "mean_tokens": interval(45, 1), "distinct": {"2": 0.2}}
+    baseline |= begin or {}
     after = {"accuracy": interval(start + difference, 0.04), "truncation_rate": interval(0.02, 0.01)}
     after |= {"mean_tokens": interval(48, 1), "kl": {"mean": interval(4.0, 0.2)}, "distinct": {"2": 0.19}}
     paired = {"difference": interval(difference, 0.05), "win_rate": interval(win_rate, 0.02), "n": 512}

@@ -111,6 +111,8 @@ SILENT = {  # kind of failure: the rule that names it, algorithm, courses, evalu
         {"validation/accuracy": lambda x: 0.3 + 0.3 * min(x, 1 - x)},
         {},
     ),
+    "no end token": ("misses_end_of_text", "grpo", {"completions/clipped_ratio": lambda x: 1.0}, {}),
+    "a critic without a loss": ("explained_variance", "ppo", {"ppo/explained_variance": lambda x: 0.0}, {}),
     "reward model at chance": ("reward_model_at_chance", "reward_model", {}, {"accuracy": interval(0.5, 0.04)}),
     "labels flipped": ("reward_model_at_chance", "reward_model", {}, {"accuracy": interval(0.2, 0.04)}),
     "length only": ("ranks_by_length", "reward_model", {}, {"by_length": by_length(0.05, 0.95)}),
@@ -137,7 +139,13 @@ def test_each_kind_of_failure_is_named(kind):
 
 
 def test_the_table_has_every_rule_that_accuses():
-    others = {"nonfinite_loss", "overfitting", "length_bias"}  # tests of their own
+    others = {
+        "nonfinite_loss",
+        "overfitting",
+        "length_bias",
+        "reward_apart_from_outcome",
+        "wrong_reference",
+    }  # tests of their own
     assert {name for name, *_ in SILENT.values()} | others == {of.name for of in RULES if of.severity != "info"}
 
 
@@ -161,7 +169,7 @@ WRONGLY_ACCUSED = {
     ),
     "cut as often at the start": (
         {"completions/clipped_ratio": lambda x: 0.5},
-        {"truncation_rate": interval(0.5, 0.04)},
+        {"truncation_rate": interval(0.5, 0.04), "begin": {"truncation_rate": interval(0.5, 0.04)}},
         40,
     ),
     "cut more often, and more are right": (
@@ -262,7 +270,7 @@ def make_losses(baseline, trained, width, **paired):
 
 def find_overfitting(evaluation, algo, training, args=None):
     metrics = [{"step": i + 1, "loss": 0.7 if i < 60 else training} for i in range(100)]
-    calibration = Calibration({"overfitting": [0.3, 0.7, 1.1, 1.5] * 5})
+    calibration = Calibration({"overfitting": [0.0, 0.0, 0.1, 0.6] * 5})
     report = diagnose(
         metrics, evaluation, make_config(algo, {"learning_rate": 1e-3} | (args or {})), calibration=calibration
     )
@@ -270,7 +278,7 @@ def find_overfitting(evaluation, algo, training, args=None):
 
 
 @pytest.mark.parametrize(
-    ("held_out", "training", "found"), [(0.76, 0.58, True), (0.66, 0.58, False), (0.76, 0.75, False)]
+    ("held_out", "training", "found"), [(0.76, 0.06, True), (0.66, 0.06, False), (0.76, 0.58, False)]
 )
 @pytest.mark.parametrize("algo", ["reward_model", "dpo", "sft"])
 def test_a_model_that_remembers_its_rows_overfits(held_out, training, found, algo):
@@ -297,7 +305,27 @@ def test_a_loss_of_another_form_is_not_held_against_the_held_out_one(algo, args)
 @pytest.mark.parametrize(("low", "found"), [(0.005, True), (-0.01, False)])
 def test_a_held_out_loss_that_did_not_measurably_rise_is_no_overfitting(low, found):
     evaluation = make_losses(0.30, 0.31, 0.02, value=0.01, low=low, high=0.02 - low)
-    assert [finding["name"] for finding in find_overfitting(evaluation, "sft", 0.2)] == ["overfitting"] * found
+    assert [finding["name"] for finding in find_overfitting(evaluation, "sft", 0.02)] == ["overfitting"] * found
+
+
+def test_another_reference_is_named_and_is_no_drift():
+    metrics = [row | {"step": i + 1, "kl": 5 - 0.01 * i} for i, row in enumerate(make_metrics("grpo"))]
+    scores = make_calibration().scores | {"wrong_reference": [0.0] * 40}
+    report = diagnose(metrics, make_evaluation(), make_config(), calibration=Calibration(scores))
+    assert [finding["name"] for finding in report["findings"]] == ["wrong_reference"]
+
+
+@pytest.mark.parametrize(("shift", "found"), [(0, False), (1, True)])
+def test_a_reward_of_other_rows_is_named(shift, found):
+    outcomes = ["correct", "failed", "failed", "partial"] * 20
+    rewards = [float(outcome == "correct") for outcome in outcomes]
+    samples = [
+        {"which": "baseline", "tokens": 9, "outcome": outcome, "reward": rewards[i - shift]}
+        for i, outcome in enumerate(outcomes)
+    ]
+    calibration = Calibration({"reward_apart_from_outcome": [0.0, 0.1, 0.3, 0.4] * 10})
+    report = diagnose(make_metrics("grpo"), {}, make_config(), samples=samples, calibration=calibration)
+    assert [finding["name"] for finding in report["findings"]] == ["reward_apart_from_outcome"] * found
 
 
 def test_a_reward_that_pays_for_length_is_named():

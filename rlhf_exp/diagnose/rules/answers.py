@@ -1,9 +1,10 @@
 """What the completions become: their outcomes, lengths and variety."""
 
 import math
+from statistics import median
 
-from rlhf_exp.diagnose.rule import Finding, is_online, rule, writes
-from rlhf_exp.diagnose.signals import Course, Signals, angle, combine, log
+from rlhf_exp.diagnose.rule import Finding, has_price, is_online, rule, writes
+from rlhf_exp.diagnose.signals import LEAST_ROWS, Course, Signals, angle, combine, log
 
 CORRECT, CLIPPED, LENGTH = "outcome/correct", "completions/clipped_ratio", "completions/mean_length"
 DISTINCT = "completions/distinct_2"
@@ -88,7 +89,23 @@ def truncation(run: Signals) -> Finding:
     return Finding(less_right(run, run.rise(CLIPPED, angle)), "", cause, remedy, rows)
 
 
-@rule("warning", of=writes)
+@rule("warning", CLIPPED, "evaluation/baseline/truncation_rate", of=is_online)
+def misses_end_of_text(run: Signals) -> Finding | None:
+    """How much more of the first rollouts' completions are cut off than of the start model's held-out ones. Not with
+    other budgets or another temperature than on held-out rows."""
+    curriculum = run.config["algo"].get("curriculum") or {}
+    if curriculum.get("budgets") or run.config.get("eval", {}).get("temperature", 1.0) != run.arg("temperature", 1.0):
+        return None
+    first = run.series(CLIPPED)[:LEAST_ROWS]
+    cut, whole = median(share for _, share in first), run.read("baseline/truncation_rate")
+    evidence = (
+        f"{cut:.0%} of the first rollouts' completions are cut off, {whole:.0%} of the same model's held-out ones"
+    )
+    cause = "sampling does not stop at the model's end token: another end token, or another chat template"
+    return Finding([(first[-1][0], angle(cut) - angle(whole))], evidence, cause, [])
+
+
+@rule("warning", of=has_price)
 def mode_collapse(run: Signals) -> Finding | None:
     """Log of the start's share of different token pairs over the recent one, in training or else on held-out rows."""
     course: Course = run.rise(DISTINCT, log, sign=-1)

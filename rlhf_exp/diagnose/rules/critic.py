@@ -1,14 +1,21 @@
 """PPO's critic: what it explains, and how it breaks down."""
 
+from statistics import median
+
 from rlhf_exp.diagnose.rule import Finding, has_critic, rule
-from rlhf_exp.diagnose.signals import Signals, combine, log, recent
+from rlhf_exp.diagnose.signals import LEAST_ROWS, Signals, combine, log
+
+NOTHING = 1e-4
+"""A share of the variance that is as good as none."""
 
 
 @rule("warning", "ppo/explained_variance", of=has_critic)
 def explained_variance(run: Signals) -> Finding:
-    """Log of one minus the recent explained variance, in the second half of training: 0 for a critic that knows no more
-    than the mean, above it for a worse one (Yuan et al. 2025, arXiv:2503.01491)."""
-    course = [(step, log(1.0 - value)) for step, value in run.late(recent(run.series("ppo/explained_variance")))]
+    """Minus the log of the explained variance so far, in the second half of training; at or below 0 (a critic that
+    knows no more than the mean) that of NOTHING, and the log of one minus it (Yuan et al. 2025, arXiv:2503.01491)."""
+    late = run.late(run.series("ppo/explained_variance"))
+    medians = [(step, median(value for _, value in late[: i + 1])) for i, (step, _) in enumerate(late)]
+    course = [(step, log(max(1.0 - ev, 1.0)) - log(max(ev, NOTHING))) for step, ev in medians[LEAST_ROWS - 1 :]]
     cause = "the critic predicts no better than a constant, so that advantages are noise"
     return Finding(course, "", cause, _help_critic(run))
 

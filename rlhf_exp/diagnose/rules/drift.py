@@ -23,15 +23,26 @@ def _root(value: float) -> float:
 
 @rule("warning", "probe/kl|kl|ppo/kl", of=has_price)
 def kl_drift(run: Signals) -> Finding:
-    """Root of the recent KL to the start model per token, on the probe and on the policy's own samples."""
-    courses = [
-        [(step, _root(kl)) for step, kl in recent(_per_token(run, name))] for name in ("probe/kl", "kl", "ppo/kl")
-    ]
+    """Root of the recent KL to the start model per token, on the probe and on the policy's own samples; less that of
+    the first step, which is no drift."""
+    courses = []
+    for series in (_per_token(run, name) for name in ("probe/kl", "kl", "ppo/kl")):
+        start = _root(max(series[0][1], 0.0)) if series and series[0][0] == 1 else 0.0
+        courses.append([(step, _root(kl) - start) for step, kl in recent(series)])
     course = worst(*courses)
     evidence = f"KL to the start model reaches {max(score for _, score in course) ** 2:.2f} nats per token"
     name, price = run.kl_price
     cause = f"{name} {price:g} holds the policy too loosely for this learning rate and number of steps"
     return Finding(course, evidence, cause, run.hold_policy())
+
+
+@rule("warning", "kl|ppo/kl", of=has_price)
+def wrong_reference(run: Signals) -> Finding | None:
+    """Root of the KL per token at the first step, before which policy and reference are the same model."""
+    step, kl = (_per_token(run, "kl") or _per_token(run, "ppo/kl"))[0]
+    evidence = f"KL to the reference is {kl:.3g} nats per token before the first update"
+    cause = "the reference is another model than the one that training started from"
+    return Finding([(step, _root(abs(kl)))], evidence, cause, []) if step == 1 else None
 
 
 @rule("warning", "evaluation/trained/kl/mean", "evaluation/trained/mean_tokens", of=has_price)

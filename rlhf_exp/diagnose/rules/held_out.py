@@ -11,18 +11,17 @@ from rlhf_exp.diagnose.signals import Course, Signals, angle, last_quarter, log,
 
 @rule("warning", "loss")
 def overfitting(run: Signals) -> Finding | None:
-    """The smaller of two distances in standard errors: how far the held-out loss rose, and how far the training loss of
-    the last quarter, which is the same quantity, is below it."""
+    """Log of the held-out loss after training over the training loss of the last quarter, which is the same quantity;
+    0 unless the held-out loss rose measurably."""
     before, after = (run.measured(f"{side}/loss") for side in ("baseline", "trained"))
     row, quarter = run.algorithm, last_quarter(run.series("loss"))
     comparable = row.find_other_loss(run.config["algo"]["args"]) is None if row.held_out_loss else row.scores
     if not comparable or before is None or after is None:
         return None
-    old = not run.measured("paired/loss")  # runs of reward models had none
-    rose = run.errors_above("trained/loss", before["value"]) if old else run.errors_above("paired/loss")
+    rose = (run.measured("paired/loss") or {"low": after["low"] - before["value"]})["low"] > 0
     rows = "pairs" if row.learns_from == PAIRS else "rows"
     return Finding(
-        [(None, soften(min(rose, run.errors_above("trained/loss", mean(quarter)))))],
+        [(None, max(log(after["value"]) - log(mean(quarter)), 0.0) if rose else 0.0)],
         f"held-out loss rose from {before['value']:.3f} to {after['value']:.3f}, 95% interval {after['low']:.3f} to "
         f"{after['high']:.3f}, while the training loss fell to {mean(quarter):.3f}",
         f"the model remembers its training {rows}: too many passes over too few of them, or too large a learning rate",

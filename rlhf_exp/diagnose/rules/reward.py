@@ -1,5 +1,8 @@
 """The reward: flat and why, falling, or rising without what it stands for."""
 
+import math
+from statistics import correlation
+
 from rlhf_exp.algorithms import DEMONSTRATIONS
 from rlhf_exp.diagnose.rule import Finding, is_online, rule
 from rlhf_exp.diagnose.signals import Signals, angle, combine, last_quarter, log, mean, recent, worst
@@ -123,6 +126,21 @@ def one_component_carries_the_reward(run: Signals) -> Finding | None:
     evidence = f"{run.tell(f'rewards/{name}/mean')}; {run.tell('outcome/correct')}"
     cause = f"the reward {name} is easier to earn than a right answer"
     return Finding(worst(*courses.values()), evidence, cause, [f"reward.weights.{name}={run.weights[name] / 4:g}"])
+
+
+@rule("warning", of=is_online)
+def reward_apart_from_outcome(run: Signals) -> Finding | None:
+    """The angle whose cosine is the correlation of reward and right answers among the start model's held-out
+    completions: 0 if the reward is the outcome, 1.6 if it knows nothing of it. Not of a learned reward, which is judged
+    by what becomes of it."""
+    rows = [row for row in run.samples if row.get("which") == "baseline" and row.get("reward") is not None]
+    rewards, right = [row["reward"] for row in rows], [float(row.get("outcome") == "correct") for row in rows]
+    if "model" in run.weights or run.is_control or len(set(rewards)) < 2 or len(set(right)) < 2:
+        return None
+    share = correlation(rewards, right)
+    evidence = f"among {len(rows)} completions of the start model, reward and right answers have a correlation of"
+    cause = "the reward pays for something else than right answers, or its rows are mixed up"
+    return Finding([(None, math.acos(share))], f"{evidence} {share:.2f}", cause, ["reward=outcome"])
 
 
 @rule("warning", "rewards/model/mean", "outcome/correct", of=is_online)
