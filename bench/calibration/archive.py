@@ -34,6 +34,8 @@ class Archived(NamedTuple):
     evaluation: dict[str, Any]
     config: dict[str, Any]
     samples: list[dict[str, Any]]
+    checks: dict[str, str]
+    """Of the preflight of a run of this setting and seed: name and status."""
 
 
 def write_archive(root: Path = ROOT, to: Path = HERE) -> None:
@@ -62,7 +64,13 @@ def pack(folder: Path) -> dict[str, Any]:
         "evaluation": shorten(run.evaluation),
         "config": config,
         "samples": to_columns([{key: row[key] for key in KEPT if key in row} for row in run.samples]),
+        "checks": read_checks(folder.parent.parent / f"preflight_{folder.parent.name}" / folder.name),
     }
+
+
+def read_checks(folder: Path) -> dict[str, str]:
+    path = folder / "preflight.json"
+    return {one["name"]: one["status"] for one in json.loads(path.read_text())["checks"]} if path.exists() else {}
 
 
 def read_archive(kind: str, place: Path = HERE) -> list[Archived]:

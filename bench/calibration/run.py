@@ -2,6 +2,7 @@
 
 python bench/calibration/run.py                      # healthy runs and failures, seed by seed
 python bench/calibration/run.py --only dpo kto --seeds 100 --root /tmp/pilot
+python bench/calibration/run.py --preflight          # their first steps alone, with the preflight on
 """
 
 import argparse
@@ -12,13 +13,14 @@ import traceback
 from pathlib import Path
 
 import torch
-from settings import FAILURES, HEALTHY, PREPARED, ROOT, SEEDS, SHARED
+from settings import DEVELOPED, FAILURES, HEALTHY, PREPARED, ROOT, SEEDS, SHARED
 
 from rlhf_exp import compose, pipeline, run
-from rlhf_exp.errors import NonFiniteLoss
+from rlhf_exp.errors import ConfigError, FailedCheck, NonFiniteLoss
 
 OFF = ["preflight=off"]
 """What failures are run with: the diagnosis is measured, and the preflight would refuse some of them."""
+ON = ["preflight=on"]
 
 
 def main() -> None:
@@ -26,6 +28,7 @@ def main() -> None:
     arguments.add_argument("--root", type=Path, default=ROOT)
     arguments.add_argument("--only", nargs="+", default=[])
     arguments.add_argument("--seeds", nargs="+", type=int)
+    arguments.add_argument("--preflight", action="store_true")
     arguments.add_argument("--part", nargs=2, type=int, default=[0, 1], help="0 2 and 1 2: for two workers")
     given = arguments.parse_args()
     torch.set_num_threads(1)
@@ -34,6 +37,17 @@ def main() -> None:
         execute([*overrides, "seed=0", f"output_dir={ROOT}/prepared/{name}"], ROOT / "prepared" / name)
     plan = list_runs(given.seeds)
     plan = [one for one in plan if not given.only or one[1] in given.only]
+    if given.preflight:
+        plan = [
+            (
+                f"preflight_{kind}",
+                name,
+                seed,
+                [*overrides, *ON, f"algo.args.max_steps={24 if 'algo=ppo' in overrides else 8}"],
+            )
+            for kind, name, seed, overrides in plan
+            if seed not in DEVELOPED or kind == "healthy"
+        ]
     for number, (kind, name, seed, overrides) in enumerate(plan[given.part[0] :: given.part[1]]):
         folder = given.root / kind / f"{name}-{seed}"
         execute([*SHARED, *overrides, "eval.seed=${seed}", f"output_dir={folder}"], folder)
@@ -68,7 +82,8 @@ def execute(overrides: list[str], folder: Path) -> None:
     except Exception as error:
         folder.mkdir(parents=True, exist_ok=True)
         print(f"FAILED {folder}", flush=True)
-        if not isinstance(error, NonFiniteLoss):
+        is_end = isinstance(error, NonFiniteLoss | FailedCheck | ConfigError) and (folder / "preflight.json").exists()
+        if not is_end and not isinstance(error, NonFiniteLoss):
             (folder / "failed.txt").write_text(traceback.format_exc(), encoding="utf-8")
             return
     (folder / "cpu_seconds.json").write_text(json.dumps(time.process_time() - began), encoding="utf-8")

@@ -182,6 +182,27 @@ MEANT = {
 """Of each failure how it shows that the run is sick, apart from any rule, and the findings that name it rightly:
 several where they share the cause."""
 
+CHECKS = {
+    "budget_too_small": "end_of_text variance reward_reachability training_signal",
+    "component_100": "gameability_gap",
+    "dpo_displaced": "pairs_that_displace",
+    "farmable_no_kl": "adversarial_floor gameability_gap",
+    "frozen_adapter": "parameters_change",
+    "no_eos": "end_of_text sampling_is_the_policy",
+    "one_outcome": "training_signal",
+    "partial_only": "oracle_max gameability_gap",
+    "reward_random": "verifier_determinism",
+    "reward_shifted": "verifier_determinism",
+    "reward_zero": "reward_reachability variance",
+    "stale_sampling": "sampling_is_the_policy",
+    "test_rows_in_training": "splits_are_disjoint",
+    "top_p": "sampling_is_the_policy",
+    "vf_coef_0": "parameters_change",
+    "wrong_reference": "policy_is_reference",
+}  # fmt: skip
+"""The checks of the preflight that name a failure rightly. A check that only warns names one if it warns in no healthy
+run."""
+
 PREPARED = {
     "reward_model": [*RM, "task.sampling.rows=1000", "algo.args.max_steps=200", "eval.rows=96"],
     "weak_reward_model": ["algo=reward_model", "task=countdown", "task.samples=self", "task.sampling.rows=64",

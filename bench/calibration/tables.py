@@ -7,6 +7,7 @@ A failure is judged by the thresholds from all healthy runs. Intervals are exact
 """
 
 from collections import Counter
+from collections.abc import Collection, Iterable
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -15,7 +16,7 @@ from typing import Any
 from archive import KINDS, Archived, read_archive
 from public import PUBLIC, accuse
 from scipy.stats import beta
-from settings import DEVELOPED, MEANT
+from settings import CHECKS, DEVELOPED, MEANT
 
 from rlhf_exp.diagnose import diagnose, score_run
 from rlhf_exp.diagnose.calibration import Calibration, Scores, find_thresholds, save_calibration
@@ -42,7 +43,8 @@ def calibrate(runs: dict[str, list[Archived]]) -> tuple[Calibration, list[dict[s
     found = [score_run(run.metrics, run.evaluation, run.config, run.samples) for run in healthy]
     scores = {rule: [_round(scores[rule]) for scores in found] for rule in found[0]}
     calibration = Calibration(scores, [run.name for run in healthy])
-    verdicts = [judge(run, calibration) for run in runs["failures"]]
+    warned = {name for run in healthy for name, status in run.checks.items() if status == "warned"}
+    verdicts = [judge(run, calibration, warned) for run in runs["failures"]]
     raised = Counter(name for verdict in verdicts for name in verdict["accused"])
     right = Counter(name for verdict in verdicts for name in verdict["accused"] & verdict["right"])
     counts = {name: [right[name], raised[name]] for name in sorted(raised)}
@@ -53,15 +55,25 @@ def _round(score: float | None) -> float | None:
     return None if score is None else round(score, 6)
 
 
-def judge(run: Archived, calibration: Calibration) -> dict[str, Any]:
+def judge(run: Archived, calibration: Calibration, warned: set[str]) -> dict[str, Any]:
+    """What the diagnosis, and it and the preflight together, say of a failure; checks in `warned` warn of healthy runs
+    too, and count only if they fail."""
     said = diagnose(run.metrics, run.evaluation, run.config, run.room, run.samples, calibration)["findings"]
     findings = {found["name"]: found for found in said if found["severity"] != "info"}
     right = set(MEANT[run.name][1].split())
     steps = [findings[name]["steps"][0] for name in findings.keys() & right if findings[name]["steps"]]
     last = run.metrics[-1]["step"] if run.metrics else 1
-    verdict = "rightly" if findings.keys() & right else "wrongly" if findings else "healthy"
-    return {"run": run, "accused": set(findings), "right": right, "verdict": verdict, "test": run.seed not in DEVELOPED,
+    checks = {name for name, status in run.checks.items()
+              if status == "failed" or status == "warned" and name not in warned}  # fmt: skip
+    checked = checks & set(CHECKS.get(run.name, "").split())
+    return {"run": run, "accused": set(findings), "right": right, "test": run.seed not in DEVELOPED,
+            "checks": checks, "verdict": weigh(findings.keys() & right, findings),
+            "together": weigh(checked | findings.keys() & right, checks | findings.keys()),
             "onset": min(steps) / last if steps else None}  # fmt: skip
+
+
+def weigh(right: Collection[str], named: Collection[str]) -> str:
+    return "rightly" if right else "wrongly" if named else "healthy"
 
 
 def cross_fit(calibration: Calibration) -> list[set[str]]:
@@ -101,6 +113,10 @@ def list_false_alarms(healthy: list[Archived], calibration: Calibration) -> str:
     line = f"**False alarms per run**, cross-fitted over settings: {interval(sum(map(bool, accused)), len(accused))}."
     whole = standing(calibration)
     line += f" By the shipped thresholds, which these runs have set: {interval(whole, len(accused))}."
+    refused = [run for run in healthy if "failed" in run.checks.values()]
+    line += f" Refused by the preflight: {interval(len(refused), sum(bool(run.checks) for run in healthy))}"
+    warned = Counter(name for run in healthy for name, status in run.checks.items() if status == "warned")
+    line += f"; it warned, by check: {', '.join(f'{name} {n}' for name, n in warned.most_common()) or 'of none'}."
     rows = [
         [f"`{run.name}`", run.seed, ", ".join(sorted(rules))]
         for run, rules in zip([run for run in healthy if run.status == "finished"], accused, strict=True)
@@ -121,45 +137,45 @@ def standing(calibration: Calibration) -> int:
     )
 
 
+VERDICTS = ("rightly", "wrongly", "healthy")
+
+
 def list_failures(verdicts: list[dict[str, Any]], runs: dict[str, list[Archived]]) -> str:
+    test = [verdict for verdict in verdicts if verdict["test"]]
+    parts = {
+        "development seeds, diagnosis": [v["verdict"] for v in verdicts if not v["test"]],
+        "test seeds, diagnosis": [v["verdict"] for v in test],
+        "**test seeds, preflight or diagnosis**": [v["together"] for v in test],
+    }
+    sums = [[title, *(interval(found.count(name), len(found)) for name in VERDICTS)] for title, found in parts.items()]
     rows = []
     for kind, (harm, _) in MEANT.items():
-        cells = []
-        for is_test in (False, True):
-            of = [v["verdict"] for v in verdicts if v["run"].name == kind and v["test"] == is_test]
-            cells.append(" / ".join(str(of.count(name)) for name in ("rightly", "wrongly", "healthy")) if of else "-")
         of_kind = [v for v in verdicts if v["run"].name == kind]
-        named = Counter(name for v in of_kind for name in v["accused"])
         onsets = [v["onset"] for v in of_kind if v["onset"] is not None]
-        shown = ", ".join(f"{name} {count}" for name, count in named.most_common(4))
-        rows.append(
-            [
-                f"`{kind}`",
-                harm,
-                measure_harm([v["run"] for v in of_kind]),
-                *cells,
-                shown,
-                f"{100 * median(onsets):.0f}%" if onsets else "-",
-            ]
-        )
-    sums = []
-    for title, of in (("development", False), ("test", True)):
-        kept = [v["verdict"] for v in verdicts if v["test"] == of]
-        sums.append([title, *(interval(kept.count(name), len(kept)) for name in ("rightly", "wrongly", "healthy"))])
-    head = [
-        "failure",
-        "meant to show as",
-        "accuracy, points",
-        "development",
-        "test",
-        "findings (runs)",
-        "first step, share of the run",
-    ]
+        rows.append([
+            f"`{kind}`", harm, measure_harm([v["run"] for v in of_kind]), count(v for v in of_kind if not v["test"]),
+            count(v for v in of_kind if v["test"]), most_common((v["accused"] for v in of_kind), 4),
+            most_common((v["checks"] for v in of_kind if v["test"]), 2),
+            f"{100 * median(onsets):.0f}%" if onsets else "-",
+        ])  # fmt: skip
+    head = ["failure", "meant to show as", "accuracy, points", "development", "test", "findings (runs)",
+            "preflight (test runs)", "first step, share of the run"]  # fmt: skip
     return "\n\n".join([
-        table(["seeds", "named rightly", "named wrongly", "passed as healthy"], sums),
-        "Rightly / wrongly / passed as healthy, by kind:",
+        table(["", "named rightly", "named wrongly", "passed as healthy"], sums),
+        "Rightly / wrongly / passed as healthy by the diagnosis, by kind; what it found; and what the preflight said of"
+        " the same settings (it would have refused those with a failed check, and a diagnosis would not have been"
+        " needed):",
         table(head, rows),
     ])  # fmt: skip
+
+
+def count(verdicts: Iterable[dict[str, Any]]) -> str:
+    found = [verdict["verdict"] for verdict in verdicts]
+    return " / ".join(str(found.count(name)) for name in VERDICTS) if found else "-"
+
+
+def most_common(sets: Iterable[Collection[str]], most: int) -> str:
+    return ", ".join(f"{name} {n}" for name, n in Counter(sorted(sum(map(list, sets), []))).most_common(most)) or "-"
 
 
 def measure_harm(runs: list[Archived]) -> str:
