@@ -117,7 +117,7 @@ SILENT = {  # kind of failure: the rule that names it, algorithm, courses, evalu
     "labels flipped": ("reward_model_at_chance", "reward_model", {}, {"accuracy": interval(0.2, 0.04)}),
     "length only": ("ranks_by_length", "reward_model", {}, {"by_length": by_length(0.05, 0.95)}),
 }
-CALIBRATED_ELSEWHERE = {"over_optimisation", "reward_model_flat"}
+CALIBRATED_ELSEWHERE = {"reward_model_flat"}
 """No healthy run of the constructed calibration has a reward model."""
 
 

@@ -101,22 +101,22 @@ def reward_model_at_chance(run: Signals) -> Finding:
 
 @rule("warning", "evaluation/trained/accuracy", of=scores_answers)
 def ranks_by_length(run: Signals) -> Finding | None:
-    """How many standard errors the accuracy on pairs whose chosen answer is longer differs from that where it is
-    shorter."""
-    sides: dict[str, list[float]] = {"shorter": [0.0, 0.0], "longer": [0.0, 0.0]}
+    """How far below chance the accuracy is on pairs whose chosen answer is longer, or on those where it is shorter, less
+    two standard errors, by `angle`."""
+    sides = {"longer": [0.0, 0.0], "shorter": [0.0, 0.0]}
     for part in run.evaluation["trained"].get("by_length", []):
         if (side := sides.get(part["label"].split()[0])) is not None:
             side[0], side[1] = side[0] + part["n"], side[1] + part["n"] * part["accuracy"]["value"]
-    if not all(n for n, _ in sides.values()):
+    found = {name: (right / n, n) for name, (n, right) in sides.items() if n}
+    if len(found) < 2:
         return None
-    (shorter, right), (longer, right_too) = sides.values()
-    gap = abs(angle(right / shorter) - angle(right_too / longer))
-    evidence = (
-        f"right on {right_too / longer:.1%} of the pairs with a longer chosen answer, on {right / shorter:.1%} of"
+    below = max(angle(0.5) - angle(share) - 2 / math.sqrt(n) for share, n in found.values())
+    course: Course = [(None, max(below, 0.0))]
+    evidence = " and ".join(
+        f"right on {share:.1%} of {n:.0f} pairs with a {name}" for name, (share, n) in found.items()
     )
-    cause = "the reward model ranks by length"
-    course: Course = [(None, gap / math.sqrt(1 / shorter + 1 / longer))]
-    return Finding(course, f"{evidence} those with a shorter one", cause, [run.lower_rate(2), *run.scale_length(2)])
+    remedies = [run.lower_rate(2), *run.scale_length(2)]
+    return Finding(course, f"{evidence} chosen answer", "the reward model ranks by length", remedies)
 
 
 def _sample_more(run: Signals, rows: int) -> list[str]:

@@ -143,18 +143,18 @@ def reward_apart_from_outcome(run: Signals) -> Finding | None:
     return Finding([(None, math.acos(share))], f"{evidence} {share:.2f}", cause, ["reward=outcome"])
 
 
-@rule("warning", "rewards/model/mean", "outcome/correct", of=is_online)
+@rule("warning", "reward", "outcome/correct", of=is_online)
 def over_optimisation(run: Signals) -> Finding:
-    """How far the correct share is below its own peak while the reward model's score is above what it was there, by the
-    smaller of both (Gao et al. 2022, arXiv:2210.10760)."""
-    gold, proxy = recent(run.series("outcome/correct")), dict(recent(run.series("rewards/model/mean")))
+    """How far the correct share is below its own peak, by `angle`, less what the reward has fallen since, in standard
+    deviations (Gao et al. 2022, arXiv:2210.10760)."""
+    proxy = dict(recent(run.series("reward")))
     course: list[tuple[int | None, float]] = []
     peak, at_peak = -1.0, 0.0
-    for step, share in gold:
+    for step, share in recent(run.series("outcome/correct")):
         if angle(share) > peak:
             peak, at_peak = angle(share), proxy.get(step, 0.0)
-        course.append((step, min(peak - angle(share), (proxy.get(step, at_peak) - at_peak) / run.spread)))
-    cause = "the policy found what the reward model scores highly and what is wrong"
+        course.append((step, peak - angle(share) + min(proxy.get(step, at_peak) - at_peak, 0.0) / run.spread))
+    cause = "the reward does not see that answers become wrong: the policy left what it measures"
     return Finding(course, "", cause, [*run.hold_policy(), *run.scale_length(0.5)])
 
 
