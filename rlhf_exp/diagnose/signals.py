@@ -142,12 +142,22 @@ class Signals:
         new = "" if name in self.config["algo"]["args"] else "+"
         return f"{new}algo.args.{name}={value if isinstance(value, int) else f'{value:g}'}"
 
+    @property
+    def usual_rate(self) -> float | None:
+        """The default learning rate of this algorithm for a model of this size."""
+        rates = (self.config.get("model") or {}).get("learning_rate") or {}
+        return rates.get(self.config["algo"]["name"]) if isinstance(rates, dict) else None
+
     def lower_rate(self, factor: float) -> str:
-        return self.set_arg("learning_rate", self.learning_rate / factor)
+        """An override for the usual rate where this run's is at least twice that (or for a factor below 1, at most half
+        of it), else for this run's by the factor."""
+        usual, rate = self.usual_rate, self.learning_rate
+        far = usual is not None and (usual <= rate / 2 if factor > 1 else usual >= 2 * rate)
+        return self.set_arg("learning_rate", usual if usual and far else rate / factor)
 
     def hold_policy(self) -> list[str]:
         """Overrides that keep the policy closer to its initial weights: a lower KL target or a higher price of the KL,
-        or else a lower learning rate."""
+        or else a lower learning rate; first that, where it is far above the usual one."""
         name, price = self.kl_price
         target = self.config["algo"].get("target_kl")
         if name == "beta":
@@ -156,7 +166,8 @@ class Signals:
             hold = f"algo.{name}={max(2 * price, 0.05):g}"
         else:
             hold = f"algo.target_kl={target / 2:g}"
-        return [hold, self.lower_rate(2)]
+        holds = [hold, self.lower_rate(2)]
+        return holds[::-1] if self.learning_rate >= 2 * (self.usual_rate or math.inf) else holds
 
     def raise_entropy(self) -> list[str]:
         return [self.set_arg("entropy_coef", max(2 * self.arg("entropy_coef", 0.0), 0.01)), self.lower_rate(2)]

@@ -328,6 +328,13 @@ def test_a_reward_of_other_rows_is_named(shift, found):
     assert [finding["name"] for finding in report["findings"]] == ["reward_apart_from_outcome"] * found
 
 
+@pytest.mark.parametrize(("rate", "remedy"), [(1e-2, "0.001"), (1e-3, "0.00025")])
+def test_a_rate_far_from_the_usual_one_is_set_back(rate, remedy):
+    config = make_config(args={"learning_rate": rate}, model={"learning_rate": {"grpo": 1e-3}, "parameters": 1000})
+    finding = find(courses={"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3}, config=config)["gradient_spike"]
+    assert finding["remedy"] == f"algo.args.learning_rate={remedy}"
+
+
 def test_a_reward_that_pays_for_length_is_named():
     samples = [
         {"which": which, "id": str(i), "tokens": 10 + i, "outcome": "failed", "reward": (i * 7 % 5 + slope * i) / 40}

@@ -101,7 +101,7 @@ def reward_model_at_chance(run: Signals) -> Finding:
 
 @rule("warning", "evaluation/trained/accuracy", of=scores_answers)
 def ranks_by_length(run: Signals) -> Finding | None:
-    """How far below chance the accuracy is on pairs whose chosen answer is longer, or on those where it is shorter, less
+    """How far below chance the accuracy is on pairs with a longer chosen answer, or on those with a shorter one, less
     two standard errors, by `angle`."""
     sides = {"longer": [0.0, 0.0], "shorter": [0.0, 0.0]}
     for part in run.evaluation["trained"].get("by_length", []):
