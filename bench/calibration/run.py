@@ -43,7 +43,7 @@ def main() -> None:
                 f"preflight_{kind}",
                 name,
                 seed,
-                [*overrides, *ON, f"algo.args.max_steps={24 if 'algo=ppo' in overrides else 8}"],
+                [*overrides, *ON, f"algo.args.max_steps={24 if 'algo=ppo' in overrides else 12}"],
             )
             for kind, name, seed, overrides in plan
             if seed not in DEVELOPED or kind == "healthy"

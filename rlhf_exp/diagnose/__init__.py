@@ -9,6 +9,7 @@
 A new finding is one function in a file of rules/ (rule.py says what it returns). Imports no ML library.
 """
 
+import math
 from typing import Any
 
 from rlhf_exp.config.checks import apply, choose_remedy
@@ -28,8 +29,8 @@ def diagnose(
     samples: list[dict[str, Any]] | None = None,
     calibration: Calibration | None = None,
 ) -> dict[str, Any]:
-    """The finding of every rule whose score is above its threshold, worst first, and the run's health: ok, warning or
-    error.
+    """The finding of every rule whose score is above its threshold, the worst first and of these the earliest,
+    and the run's health: ok, warning or error.
 
     Args:
         metrics: the rows of metrics.jsonl; may be empty.
@@ -44,9 +45,10 @@ def diagnose(
     found = _apply_rules(run)
     above = [
         _describe(of, finding, run, calibration, parameters)
-        for of, finding in sorted(found, key=lambda pair: SEVERITIES.index(pair[0].severity))
+        for of, finding in found
         if of.severity == "info" or calibration.is_above(of.name, finding.score)
     ]
+    above.sort(key=lambda finding: (SEVERITIES.index(finding["severity"]), (finding["steps"] or [math.inf])[0]))
     muted = config.get("monitor", {}).get("ignore", [])
     findings = [finding for finding in above if finding["name"] not in muted]
     worst = findings[0]["severity"] if findings else "ok"

@@ -1,4 +1,4 @@
-"""The rules, a file a family. Findings of one severity are listed in the order of FAMILIES."""
+"""The rules, a file a family. Findings that begin at one step are listed in the order of FAMILIES."""
 
 from rlhf_exp.diagnose.rule import RULES as FOUND
 from rlhf_exp.diagnose.rules import answers, critic, drift, held_out, numbers, reward
