@@ -83,7 +83,7 @@ def complete(experiment, right=lambda row, place: place == 0, k=4):
 
 def check(experiment, completions=None):
     found = check_grader(experiment, complete(experiment) if completions is None else completions)
-    assert [one.name for one in found] == list(CHECKS)
+    assert [one.name for one in found] == [one.__name__ for one in CHECKS]
     return {one.name: one for one in found}
 
 
@@ -113,7 +113,7 @@ def test_a_broken_grader_fails_the_check_of_it(experiment, checker, name):
 def test_a_constant_that_gets_full_marks_is_a_warning(experiment):
     found = check(experiment("constant"))
     assert sick(found) == {"adversarial_floor", "gameability_gap"} and not sick(found, "failed")
-    assert "'always 1', is right on 100%" in found["adversarial_floor"].evidence
+    assert "'always 1', is right on 100.0%" in found["adversarial_floor"].evidence
 
 
 def test_a_reward_that_a_text_without_work_earns_is_a_gap(experiment):
@@ -136,8 +136,14 @@ def test_a_start_model_that_is_never_right_is_told_to_learn_from_demonstrations_
     mine = experiment()
     found = check(mine, complete(mine, right=lambda row, place: False))
     assert sick(found) == {"reward_reachability", "variance", "training_signal"} and not sick(found, "failed")
-    assert found["training_signal"].figures["share"]["value"] == 0 < found["training_signal"].figures["share"]["high"]
+    assert found["training_signal"].figures["share"]["value"] < 1e-6
     assert found["training_signal"].remedy[0] == "algo=sft"
+
+
+def test_no_figure_of_a_spread_is_below_0(experiment):
+    mine = experiment()
+    found = check(mine, complete(mine, right=lambda row, place: row == 0 and place == 0))["variance"]
+    assert found.figures["std"]["low"] == 0 < found.figures["std"]["value"]
 
 
 def test_a_start_model_that_is_always_right_leaves_nothing_to_gain(experiment):
