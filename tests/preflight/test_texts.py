@@ -37,14 +37,14 @@ def check(folder, algo, *overrides, rows=PROMPTS, held_out=HELD_OUT, ended=3, ch
         ("grpo", PROMPTS, {"end_of_text"}),
         ("sft", UNPAIRED, {"max_length", "end_of_text", "stop_token"}),
         ("kto", UNPAIRED, {"max_length", "end_of_text", "stop_token"}),
-        ("dpo", PAIRS, {"max_length", "end_of_text", "stop_token", "pairs_that_displace"}),
+        ("dpo", PAIRS, {"max_length", "end_of_text", "stop_token"}),
         ("reward_model", PAIRS, {"max_length", "stop_token"}),
     ],
 )
 def test_rows_in_order_pass_what_applies_to_the_algorithm(tmp_path, algo, rows, names):
     checks = check(tmp_path, algo, rows=rows)
     assert set(checks) == names | {"splits_are_disjoint"}
-    assert {one.status for name, one in checks.items() if name != "pairs_that_displace"} == {"passed"}
+    assert {one.status for one in checks.values()} == {"passed"}
 
 
 def test_held_out_rows_among_the_training_rows_are_refused_and_few_are_a_warning(tmp_path):
