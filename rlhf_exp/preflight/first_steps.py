@@ -16,29 +16,27 @@ import torch
 from transformers import TrainerCallback, TrainerState
 
 from rlhf_exp import processes
-from rlhf_exp.algorithms import PAIRS, TRL_SAMPLING
+from rlhf_exp.algorithms import PAIRS
 from rlhf_exp.config.rules.machine import DEEPSPEED, SHARDED
 from rlhf_exp.errors import FailedCheck
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import Sampling, build_warpers
-from rlhf_exp.models.row_random import draw_uniforms, pick_tokens
 from rlhf_exp.models.scoring import completion_logits, evaluating
 from rlhf_exp.preflight import record_checks
 from rlhf_exp.preflight.check import Check
 from rlhf_exp.preflight.memory import try_longest_step
 from rlhf_exp.preflight.texts import rank_pairs
+from rlhf_exp.trainers.series import DIFFERENCE
 
 MOST_STEPS = 20
 """Of steps after which some tensors of a model have changed, so many until those that have not are reported."""
 ROLLOUTS, ROWS = 6, 16
-"""How many rollouts are compared with the policy, and how many completions of each."""
+"""Rollouts whose log-probabilities are compared, and completions on which the kept probability is measured."""
 KEPT = 0.99
 """Warned if top-p and top-k keep less of the probability."""
 AT_START = {"kl": 0.0, "kl_k1": 0.0, "ppo/kl": 0.0, "ppo/ratio": 1.0, "ratio/mean": 1.0, "rewards/margins": 0.0}
 """Logged figures that compare the policy with its reference, or with what it was at the rollout, and their values as
 long as both are the start model."""
-OTHER_SAMPLING = ("use_vllm", "use_transformers_continuous_batching", *TRL_SAMPLING)
-"""These draw tokens with random numbers of their own, or from another distribution."""
 REFERENCE = "reference."
 """Before the names of its tensors."""
 
@@ -53,7 +51,7 @@ class FirstSteps(TrainerCallback):
         self._open: set[str] = set()  # checks that are not decided yet
         self._before: dict[str, list[float]] = {}
         self._live = {"policy": 0, "critic": 0}  # steps after which tensors of it had changed
-        self._compared = torch.zeros(4, dtype=torch.float64)  # rollouts; tokens that differ, all, and what is cut
+        self._differences: list[float] = []  # of log-probabilities when sampled and when scored
         args = self._cfg.algo.args
         is_exact = self._cfg.device.use_cpu and self._cfg.model.dtype == "float32" and not args.get("bf16")
         self._rounding = 1e-3 if is_exact else 0.05
@@ -61,7 +59,7 @@ class FirstSteps(TrainerCallback):
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if state.global_step or self._cfg.scale.name in (*SHARDED, *DEEPSPEED):
             return
-        row, given = self._cfg.algo.row, self._cfg.algo.args
+        row = self._cfg.algo.row
         found = [] if self._cfg.device.use_cpu else [try_longest_step(self._trainer, self._experiment)]
         if row.has_implicit_rewards and not row.unpaired:
             model = self._trainer.accelerator.unwrap_model(self._trainer.model)
@@ -69,9 +67,14 @@ class FirstSteps(TrainerCallback):
                 found.append(rank_pairs(model, self._experiment.tokenizer, self._experiment.task.train))
         record_checks(self._experiment, found)
         self._before = sum_tensors(self._trainer)
-        self._open = {"parameters_change", "policy_is_reference", *["sampling_is_the_policy"] * row.online}
-        if row.online and (others := [name for name in OTHER_SAMPLING if given.get(name) not in (None, False)]):
-            self._close("sampling_is_the_policy", "skipped", f"algo.args.{others[0]} draws tokens in another way")
+        modules, compared = (
+            self._trainer.model.modules(),
+            ["policy_is_reference", *["sampling_is_the_policy"] * row.online],
+        )
+        self._open = {"parameters_change", *compared}
+        if any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in modules):
+            for name in compared:
+                self._close(name, "skipped", "dropout changes what is compared")
 
     def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
         """What failed in a step ends the run here, when that step's metrics are written."""
@@ -80,11 +83,8 @@ class FirstSteps(TrainerCallback):
             raise FailedCheck(f"preflight, {said}; preflight=off skips the checks")
 
     def on_pre_optimizer_step(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """The weights are still those that sampled a new rollout, and gradients are there."""
         if self._open and not self._cfg.algo.args.get("fp16"):  # its loss scale is found by gradients that overflow
             self._look_at_gradients(state.global_step + 1)
-        if "sampling_is_the_policy" in self._open and self._trainer.rollouts > self._compared[0]:
-            self._compare_rollout()
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """The trainer's figures of this step are still there, since it logs them later."""
@@ -92,6 +92,8 @@ class FirstSteps(TrainerCallback):
             self._compare_start()
         if "parameters_change" in self._open:
             self._compare_tensors()
+        if "sampling_is_the_policy" in self._open:
+            self._compare_sampling()
 
     def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         for name in sorted(self._open):
@@ -114,9 +116,8 @@ class FirstSteps(TrainerCallback):
         wanted, other = AT_START | {"loss": math.log(2)}, row.find_other_loss(self._cfg.algo.args)
         if row.learns_from == PAIRS and row.held_out_loss and other in (None, "max_length"):
             found["loss"] = self._trainer._tr_loss.item()
-        modules = self._trainer.model.modules()
-        if not found or any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in modules):
-            why = "dropout changes what is compared" if found else "no figure compares the policy with another one"
+        if not found:
+            why = "no figure compares the policy with another one"
             return self._close("policy_is_reference", "skipped", why)
         off = [name for name in found if not abs(found[name] - wanted[name]) <= self._rounding]
         shown = ", ".join(f"{name} is {found[name]:.4g} and should be {wanted[name]:.4g}" for name in off or found)
@@ -154,36 +155,36 @@ class FirstSteps(TrainerCallback):
         is_own = "lora_" in name or ".modules_to_save." in name or _part(name) == "critic"
         return not name.startswith(REFERENCE) and (self._cfg.peft.lora is None or is_own)
 
-    def _compare_rollout(self) -> None:
-        """The policy's weights and the completions' random numbers must give the newest rollout's tokens again. A
-        sampler with older weights, other positions or another mask draws others."""
-        trainer = self._trainer
-        rows = list(zip(*trainer.newest_rollout, strict=True))[:ROWS]
-        sampling = Sampling(1, trainer.temperature, trainer.top_p, trainer.top_k or 0)
-        model, warp = trainer.accelerator.unwrap_model(trainer.model), build_warpers(sampling)
-        new = torch.zeros(3, dtype=torch.float64)
-        with torch.no_grad(), trainer.policy_alone(), trainer.meter.paused(), evaluating(model):
-            found = completion_logits(model, rows, trainer._tokenizer.pad_token_id)
-        for key, (_, ids), logits in zip(trainer.row_keys, rows, found, strict=False):
-            warped: torch.Tensor = warp(None, logits.float())  # type: ignore[arg-type]
-            drawn = pick_tokens(warped, draw_uniforms([key], len(ids))[0].to(warped.device))
-            cut = (logits.float() / sampling.temperature).softmax(-1).masked_fill(warped.isfinite(), 0.0)
-            new += torch.tensor([(drawn.cpu() != torch.tensor(ids)).sum(), len(ids), cut.sum()], dtype=torch.float64)
-        self._compared[0] = trainer.rollouts
-        self._compared[1:] += torch.tensor(processes.sum_over_ranks(new.tolist()), dtype=torch.float64)
-        rollouts, differ, tokens, lost = self._compared.tolist()
-        kept = 1 - lost / tokens
-        figures = {"rollouts": rollouts, "differ": differ, "tokens": tokens, "kept_mass": kept}
-        said = f"{differ:.0f} of {tokens:,.0f} tokens of {rollouts:.0f} rollouts are not those that the policy draws"
-        if sampling.truncates:
-            said += f"; top-p and top-k keep {kept:.3f} of the probability, the mean ratio of scored to"
-            said += " sampled probabilities: a sampled KL can be negative"
-        if differ > 3 + (2e-3 if self._rounding < 0.01 else 0.05) * tokens:
-            said += "; sampling has other weights, positions or another mask than training"
-            self._close("sampling_is_the_policy", "failed", said, figures)
+    def _compare_sampling(self) -> None:
+        """Scoring must give the tokens of a rollout the log-probabilities that sampling gave them. A sampler with older
+        weights, other positions or another mask gives others."""
+        self._differences += self._trainer._metrics["train"].get(f"{DIFFERENCE}/mean", [])
+        rollouts, largest = self._trainer.rollouts, max(self._differences, default=math.nan)
+        sampling = Sampling(1, self._trainer.temperature, self._trainer.top_p, self._trainer.top_k or 0)
+        said = f"log-probabilities of sampling and scoring differ by {largest:.2g} nats a token in {rollouts} rollouts"
+        if largest > self._rounding:
+            said += ": sampling has other weights, positions or another mask than training"
+            self._close("sampling_is_the_policy", "failed", said, {"difference": largest})
+        elif rollouts >= ROLLOUTS and not self._differences:
+            self._close("sampling_is_the_policy", "skipped", "this sampler tells no log-probabilities")
         elif rollouts >= ROLLOUTS:
-            remedy = ["algo.args.top_p=1.0"] * (sampling.top_p < 1) + ["algo.args.top_k=0"]
-            self._close("sampling_is_the_policy", "warned" if kept < KEPT else "passed", said, figures, remedy)
+            kept = self._measure_kept(sampling) if sampling.truncates else 1.0
+            if sampling.truncates:
+                said += f"; top-p and top-k keep {kept:.3f} of the probability, the mean ratio of scored to sampled"
+                said += " probabilities: a sampled KL can be negative"
+            figures, remedy = {"difference": largest, "kept_mass": kept}, ["algo.args.top_p=1.0"] * (sampling.top_p < 1)
+            status = "warned" if kept < KEPT else "passed"
+            self._close("sampling_is_the_policy", status, said, figures, [*remedy, "algo.args.top_k=0"])
+
+    def _measure_kept(self, sampling: Sampling) -> float:
+        """The probability that the tokens have which can be drawn: the mean over the newest rollout's tokens."""
+        trainer, rows = self._trainer, list(zip(*self._trainer.newest_rollout, strict=True))[:ROWS]
+        model, warp = trainer.accelerator.unwrap_model(trainer.model), build_warpers(sampling)
+        with torch.no_grad(), trainer.policy_alone(), trainer.meter.paused(), evaluating(model):
+            logits = torch.cat(completion_logits(model, rows, trainer._tokenizer.pad_token_id)).float()
+        kept = (logits / sampling.temperature).softmax(-1)[warp(None, logits).isfinite()]  # type: ignore[arg-type]
+        mass, tokens = processes.sum_over_ranks([float(kept.sum()), len(logits)])
+        return mass / tokens
 
 
 def sum_tensors(trainer: Any) -> dict[str, list[float]]:
