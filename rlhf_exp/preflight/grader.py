@@ -103,11 +103,12 @@ def check_grader(experiment: Experiment, completions: Sequence[Completion], stri
 
 
 def _set_up(experiment: Experiment, completions: Sequence[Completion]) -> Bench:
-    rows, grade, start = experiment.task.eval[:ROWS], experiment.task.grade, dict[int, list[Completion]]()
+    rows, start = experiment.task.eval[:ROWS], dict[int, list[Completion]]()
+    grade = experiment.task.grade if rows else None
     for one in completions:
         if one.decoding == "sampled":
             start.setdefault(one.row, []).append(one)
-    if grade is not None and rows:
+    if grade is not None:
         began = time.perf_counter()
         grade("1", rows[0])
         rows = rows[: max(FEWEST, int(LIMIT_S / TEXTS / max(time.perf_counter() - began, 1e-9)))]

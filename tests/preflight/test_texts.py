@@ -7,7 +7,6 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from rlhf_exp.preflight import texts
 from rlhf_exp.preflight.texts import check_texts, rank_pairs
 from tests.building import UNTRAINED, build_experiment, build_random
 from tests.preflight.test_first_steps import PAIRS, PROMPTS, UNPAIRED
@@ -112,4 +111,3 @@ def test_the_ches_score_is_that_of_the_paper_and_ranks_the_worst_pairs_first(tmp
     assert found.figures["worst"] == pytest.approx(scores, abs=1e-5)
     assert list(found.figures["worst"]) == sorted(scores, key=scores.get, reverse=True)
     assert found.status == ("warned" if 2 * sum(score > 0 for score in scores.values()) > 3 else "passed")
-    assert texts.ROWS >= len(rows)
