@@ -38,18 +38,14 @@ def _work(arguments: list[str]) -> None:
     if len(runs) < LEAST:
         raise ConfigError([f"{len(runs)} of {len(folders)} runs are finished trainings; needs at least {LEAST}"])
     found = [score_run(run.metrics, run.evaluation, run.config, run.samples) for run in runs]
-    scores = {rule: [of_run[rule] for of_run in found] for rule in found[0]}
     if infinite := [run.path for run, of_run in zip(runs, found, strict=True) if float("inf") in of_run.values()]:
         raise ConfigError([f"{path}: is not healthy, a figure in it is not finite; leave it out" for path in infinite])
+    scores = {rule: [of_run[rule] for of_run in found] for rule in found[0]}
     largest = max(int(count_parameters(run.config) or 0) for run in runs)
-    calibration = Calibration(scores, [str(run.path) for run in runs], parameters=largest + 1)
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    save_calibration(calibration, args.out)
-    rules = sum(any(score is not None for score in values) for values in scores.values())
-    print(
-        printable(f"written: {args.out}, {len(runs)} runs, {rules} rules; a healthy run is accused with a probability")
-    )
-    print(f"of at most 1 in {len(runs) + 1}; use it with diagnose --calibration {args.out}")
+    save_calibration(Calibration(scores, [str(run.path) for run in runs], parameters=largest + 1), args.out)
+    print(printable(f"written: {args.out}, {len(runs)} runs; a healthy run is accused with a probability of at most"))
+    print(printable(f"1 in {len(runs) + 1}; use it with diagnose --calibration {args.out}"))
 
 
 if __name__ == "__main__":

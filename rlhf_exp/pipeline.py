@@ -58,6 +58,9 @@ def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
         except BaseException as error:  # SystemExit too: a reward may raise it, and the run has not finished
             return _end(cfg, folder, signals, error)
         folder.finish("finished")
+        if cfg.preflight == "only":
+            print(f"preflight=only: nothing was trained; {folder.path / 'preflight.json'} holds the figures")
+            return 0
         return _report_and_push(cfg, folder) if processes.is_main() else 0
 
 

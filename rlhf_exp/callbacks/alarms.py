@@ -72,15 +72,12 @@ class Alarms(TrainerCallback):
         except Exception as error:
             say(f"alarms: not looked for at step {step} ({name_error(error)})")
             return []
-        new = [finding for finding in found if finding["name"] not in self._raised]
-        for finding in new:
-            self._raised.add(finding["name"])
+        new = {finding["name"]: finding for finding in found if finding["name"] not in self._raised}
+        for name, finding in new.items():
             append_jsonl(self._run_dir / ROWS, {"step": step, **finding})
-            title, text = (
-                f"{finding['name']} at step {step}",
-                f"{finding['evidence']}, since step {finding['steps'][0]}",
-            )
-            text += f"; try {finding['remedy']}" if finding["remedy"] else ""
+            title, advice = f"{name} at step {step}", f"; try {finding['remedy']}" if finding["remedy"] else ""
+            text = f"{finding['evidence']}, since step {finding['steps'][0]}{advice}"
             tqdm.write(printable(f"alarm        {title}: {text}"))
             alert(title, text)
-        return [finding["name"] for finding in new]
+        self._raised |= {*new}
+        return [*new]

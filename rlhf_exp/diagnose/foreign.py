@@ -6,14 +6,16 @@ guess_algo(metrics)                                 # "grpo"
 """
 
 import csv
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.load import read_file, read_json
 
-STEPS = ("step", "train/global_step", "trainer/global_step", "global_step", "_step", "Step")
+STEPS = ("step", "global_step", "trainer/global_step", "_step", "Step")
+BOUNDS = ("__MIN", "__MAX")
+"""End the names of columns that W&B's page adds to those of a series."""
 OWNERS = {
     "ppo": ("ppo/value_loss", "ppo/kl"),
     "grpo": ("frac_reward_zero_std", "reward_std", "reward"),
@@ -39,8 +41,7 @@ def read_trl(path: Path) -> list[dict[str, Any]]:
     Raises:
         ConfigError: it cannot be read or is cut off, or has no series.
     """
-    state = _parse(path, json.loads)
-    rows = state.get("log_history") if isinstance(state, dict) else None
+    rows = read_json(path).get("log_history")
     if not isinstance(rows, list):
         raise ConfigError([f"{path}: no list log_history in it; expected transformers' trainer_state.json"])
     return _clean(path, [row for row in rows if isinstance(row, dict)])
@@ -48,7 +49,7 @@ def read_trl(path: Path) -> list[dict[str, Any]]:
 
 def read_wandb(path: Path) -> list[dict[str, Any]]:
     """The rows of a CSV; the column of a single run's series may be `NAME - SERIES`."""
-    return _clean(path, list(_parse(path, lambda text: list(csv.DictReader(text.splitlines())))))
+    return _clean(path, read_file(path, lambda text: list(csv.DictReader(text.splitlines())), list))
 
 
 def guess_algo(metrics: list[dict[str, Any]]) -> str:
@@ -56,26 +57,16 @@ def guess_algo(metrics: list[dict[str, Any]]) -> str:
     return next((algo for algo, series in OWNERS.items() if names & {*series}), "sft")
 
 
-def _parse(path: Path, parse: Any) -> Any:
-    try:
-        return parse(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError([f"{path}: cannot be read ({error.strerror})"]) from error
-    except (ValueError, csv.Error, RecursionError) as error:
-        raise ConfigError([f"{path}: cut off, or of another form ({error})"]) from error
-
-
 def _clean(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows of a step and numbers, under our names, one per step; those of an evaluation or of the end left out."""
     found: dict[int, dict[str, Any]] = {}
     for row in rows:
-        named = {_name(key): value for key, value in row.items() if key and not key.endswith(("__MIN", "__MAX"))}
-        numbers = {key: number for key, value in named.items() if (number := _read_number(value)) is not None}
-        step = next((numbers[key] for key in map(_name, STEPS) if math.isfinite(numbers.get(key, math.nan))), None)
+        named = {_name(key): _read_number(value) for key, value in row.items() if key and not key.endswith(BOUNDS)}
+        numbers = {key: number for key, number in named.items() if number is not None}
+        step = next((numbers[key] for key in STEPS if math.isfinite(numbers.get(key, math.nan))), None)
         if step is not None:
-            found.setdefault(int(step), {"step": int(step)}).update(numbers | {"step": int(step)})
-    series = {name for row in found.values() for name in row} - {*map(_name, STEPS), "epoch"}
-    if not series:
+            found.setdefault(int(step), {}).update(numbers | {"step": int(step)})
+    if not {name for row in found.values() for name in row} - {*STEPS, "epoch"}:
         raise ConfigError([f"{path}: no row with a step and a number; a step is one of {', '.join(STEPS)}"])
     return [row for _, row in sorted(found.items())]
 

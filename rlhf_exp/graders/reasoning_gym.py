@@ -23,6 +23,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from rlhf_exp.errors import ConfigError
@@ -45,12 +46,11 @@ class Child:
         """
         env = {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "PYTHONHASHSEED": "0"}
         command, pipe = [sys.executable, "-m", __name__, name, options, str(n)], subprocess.PIPE
-        self._process: Any = subprocess.Popen(
-            command, env=env, stdin=pipe, stdout=pipe, text=True, start_new_session=True
-        )
-        self.rows: list[tuple[str, str | None]] = [self._read() for _ in range(n)]
-        if wrong := [row for row in self.rows if isinstance(row, str)]:
-            raise ConfigError([f"task.dataset={name}: {wrong[0]}"])
+        how: Any = {"env": env, "stdin": pipe, "stdout": pipe, "text": True, "start_new_session": True}
+        self._process: Any = subprocess.Popen(command, **how)
+        self.rows: list[tuple[str, str | None]] = self._read()
+        if isinstance(self.rows, str):
+            raise ConfigError([f"task.dataset={name}: {self.rows}"])
 
     def score(self, index: int, answer: str) -> float | str:
         """The score of an answer to row `index`, from 0 to 1; or what ended it: the name of an error, or `limit`."""
@@ -63,29 +63,28 @@ class Child:
         return json.loads(line)
 
 
-def serve(name: str, options: str, rows: str) -> None:
-    """The child: write a line for each row, then for each line with a row's number and an answer its score."""
+def serve(name: str, options: str, n: str) -> None:
+    """The child: write a line with the rows, or with what went wrong; then for each line with a row's number and an
+    answer one with its score."""
     from reasoning_gym.factory import create_dataset
 
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # some data sets print
     random.seed(0)  # list_functions draws from it
     try:
-        data = create_dataset(name, **{"seed": 0, **json.loads(options), "size": int(rows)})
-        entries: list[Any] = [data[i] for i in range(int(rows))]
+        data = create_dataset(name, **{"seed": 0, **json.loads(options), "size": int(n)})
+        entries: list[Any] = [data[i] for i in range(int(n))]
         if (found := run_apart(lambda: 1.0)) != 1.0:
             raise OSError(f"its answers must be graded within limits, which cannot be set here ({found})")
     except Exception as error:
-        found = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        replies.write(f"{json.dumps(found)}\n" * int(rows))
+        print(json.dumps(f"{type(error).__name__}: {' '.join(str(error).split())}"), file=replies)
         return
-    replies.writelines(f"{json.dumps([entry['question'], entry['answer']])}\n" for entry in entries)
+    print(json.dumps([(entry["question"], entry["answer"]) for entry in entries]), file=replies)
     with suppress(Exception):  # forks inherit what this imports and caches
         data.score_answer(entries[0]["answer"], entries[0])
     for line in sys.stdin:
         index, answer = json.loads(line)
-        score = run_apart(lambda entry=entries[index], answer=answer: data.score_answer(answer, entry))  # type: ignore[misc]
-        replies.write(f"{json.dumps(score)}\n")
+        print(json.dumps(run_apart(partial(data.score_answer, answer, entries[index]))), file=replies)
 
 
 def run_apart(function: Callable[[], float]) -> float | str:

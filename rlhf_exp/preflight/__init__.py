@@ -36,24 +36,19 @@ def run_preflight(experiment: Experiment, completions: Sequence[Completion]) -> 
     """
 
     def check() -> list[Check]:
-        texts = check_texts(experiment, completions)
-        return [*check_grader(experiment, completions), *texts, check_memory(experiment)]
+        return [*check_grader(experiment, completions), *check_texts(experiment, completions), check_memory(experiment)]
 
     record_checks(experiment, processes.on_main(check))
 
 
-def record_checks(experiment: Experiment, checks: Sequence[Check]) -> None:
-    """Print the checks as a table, add them to preflight.json, and refuse the run if one failed.
+def record_checks(experiment: Experiment, checks: Sequence[Check], summary: str | None = None) -> None:
+    """Add the checks to preflight.json and print them, as a table, or as the `summary` if all have passed. All
+    processes call it together.
 
     Raises:
-        ConfigError: a line for each failed check, with what to change.
+        ConfigError: before the first step a check failed: a line for each, with what to change. Of the first steps
+            (`summary`) the caller ends the run.
     """
-    refuse_failed(write_checks(experiment, checks))
-
-
-def write_checks(experiment: Experiment, checks: Sequence[Check], summary: str | None = None) -> list[dict[str, Any]]:
-    """Add the checks to preflight.json and print them, as a table, or as the `summary` if there is nothing to tell;
-    returns them as they are written. All processes call it together."""
     path, config = experiment.folder.path / FILE, asdict(experiment.cfg)
     found = [describe_check(check, config) for check in checks]
     before = json.loads(path.read_text(encoding="utf-8"))["checks"] if path.exists() else []
@@ -63,35 +58,29 @@ def write_checks(experiment: Experiment, checks: Sequence[Check], summary: str |
     if found:
         is_fine = all(one["status"] in ("passed", "skipped") for one in found)
         print(summary if summary and is_fine else format_checks(found), flush=True)
-    return found
+    failed = [one for one in found if one["status"] == "failed"]
+    if failed and not summary:
+        raise ConfigError([
+            f"preflight, {one['name']}: {one['evidence']}{_advise(one, '; use ')}; preflight=off skips the checks"
+            for one in failed
+        ])  # fmt: skip
 
 
 def describe_check(check: Check, config: dict[str, Any]) -> dict[str, Any]:
-    """The check as preflight.json has it, its remedy the first override that the resolved config accepts, or null."""
-    return check._asdict() | {"remedy": choose_remedy(config, check.remedy)}
-
-
-def refuse_failed(found: Sequence[dict[str, Any]]) -> None:
-    """Refuse the run if a check failed.
-
-    Raises:
-        ConfigError: a line for each failed check.
-    """
-    failed = [one for one in found if one["status"] == "failed"]
-    if failed:
-        raise ConfigError([f"preflight, {one['name']}: {one['evidence']}; {advise(one)}preflight=off skips the checks"
-                           for one in failed])  # fmt: skip
-
-
-def advise(one: dict[str, Any]) -> str:
-    """`use REMEDY; `, or nothing without a remedy."""
-    return f"use {one['remedy']}; " if one["remedy"] else ""
+    """The check as preflight.json has it, its remedy the first override that the resolved config accepts, or null; none
+    of what has passed."""
+    remedy = None if check.status == "passed" else choose_remedy(config, check.remedy)
+    return check._asdict() | {"remedy": remedy}
 
 
 def format_checks(found: Sequence[dict[str, Any]]) -> str:
     """A line for each check, name, status and evidence, for a terminal."""
     width = max((len(one["name"]) for one in found), default=0)
-    lines = [f"  {one['name']:<{width}}  {one['status']:<7}  {one['evidence']}" for one in found]
-    lines = [f"{line}; try {one['remedy']}" if one["remedy"] and one["status"] != "passed" else line
-             for line, one in zip(lines, found, strict=True)]  # fmt: skip
+    lines = [
+        f"  {one['name']:<{width}}  {one['status']:<7}  {one['evidence']}{_advise(one, '; try ')}" for one in found
+    ]
     return printable("\n".join(lines))
+
+
+def _advise(one: dict[str, Any], verb: str) -> str:
+    return f"{verb}{one['remedy']}" if one["remedy"] else ""

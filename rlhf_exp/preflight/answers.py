@@ -1,88 +1,74 @@
-"""Texts to try a grader on: right answers of held-out rows, the form in which they are read, texts that know nothing.
+"""Texts to try a grader on: right answers of held-out rows, corrupted ones, and texts that know nothing of their row.
 
-    found = find_answers(cfg, tokenizer, task.eval[:32], task.grade)
-    found.golds[0], found.answers[0], found.form        # "Ann has ... #### 17", "17", "#### {}"
-    list_attacks(rows, found)                           # {"nothing": ["", ...], "always 1": ["#### 1", ...], ...}
+    texts, demonstrated = write_texts(cfg, tokenizer, task.eval[:32], task.grade)
+    texts[RIGHT][0], texts["always 1"][0]       # ("Ann has ... #### 17", row), ("#### 1", row)
 
-No attack knows the right answer of its row.
+No text but RIGHT and CORRUPTED is made with the right answer of its row.
 """
 
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from rlhf_exp.config.schema import Config
 from rlhf_exp.forms import ASK
+from rlhf_exp.graders import Grade
 from rlhf_exp.tasks import Loader, Row
 
+RIGHT, CORRUPTED, OTHER = "a right answer", "a corrupted answer", "another row's answer"
+NOTHING, PROMPT = "nothing", "the prompt"
 FORMS = ("{}", "<answer> {} </answer>", "#### {}", "\\boxed{{{}}}", "The answer is ({})")
 """How graders of this package, and most others, read an answer."""
 CONSTANTS = ("0", "1", "yes", "A")
-TRIED = 8  # rows on which a form is chosen, and answers of other rows that one attack lists
+TRIED = 8  # rows on which a form is chosen, and answers of other rows that one text lists
 NUMBER = re.compile(r"\d+")
 
+Texts = list[tuple[str, Row]]
+"""Each with the row that it is graded for."""
 
-class Answers(NamedTuple):
-    """Of each row its right answer, None where it is not known.
 
-    Attributes:
-        golds: completions that deserve full marks.
-        answers: the answer in each, as the grader reads it.
-        form: the shortest text around an answer that gets full marks; None if none was found.
-        demonstrated: whether the task says that `golds` are right, rather than this module.
+def write_texts(
+    cfg: Config, tokenizer: Any, rows: list[Row], grade: Callable[[str, Row], Grade] | None
+) -> tuple[dict[str, Texts], bool]:
+    """Texts for the rows by what writes them, and whether the task says that RIGHT are right, rather than this module.
+
+    RIGHT is the task's `gold`, else its demonstrations, else its answers in the form that most often gets full marks:
+    no texts if none does, and no entry if no answers are known.
     """
-
-    golds: list[str | None]
-    answers: list[str | None]
-    form: str | None
-    demonstrated: bool
-
-
-def find_answers(
-    cfg: Config, tokenizer: Any, rows: list[Row], is_right: Callable[[str, Row], bool], read: Any
-) -> Answers:
-    """The right answers of `rows`: the task's `gold`, else its demonstrations, else its answers in the form that most
-    often gets full marks.
-
-    Args:
-        is_right: whether a text gets full marks.
-        read: (text, row) -> the answer that the grader finds in it, or None.
-    """
-    texts, loader = {}, Loader.open(cfg, tokenizer)
-    limit, task, keys = len(rows), loader.task, cfg.task
-    taken = loader.take(ASK, cfg.eval.split, limit, cfg.eval.seed, cfg.max_tokens, distinct=True, fewer=True)
-    for item in taken.items:
-        if hasattr(task, "gold"):
-            texts[item.id] = task.gold(item, keys)
-        elif hasattr(task, "demonstration"):
-            texts[item.id] = task.demonstration(item, keys, "0")
-    found = [texts.get(row["id"]) for row in rows]
-    demonstrated = keys.demonstrates or hasattr(task, "gold")
-    answers = [
-        text and (read(text, row) or (None if demonstrated else text)) for text, row in zip(found, rows, strict=True)
-    ]
-    known = [(text or "", answer, row) for text, answer, row in zip(found, answers, rows, strict=True) if answer][
-        :TRIED
-    ]
-    right = {form: sum(is_right(form.format(answer), row) for _, answer, row in known) for form in list_forms(known)}
-    form = max(right, key=lambda form: right[form], default=None)
-    form = form if form and right[form] else None
-    if not demonstrated:
-        found = [form.format(answer) if form and answer else None for answer in answers]
-    return Answers(found, answers, form, demonstrated)
+    if grade is None:
+        return list_attacks(rows, "{}", []), False
+    loader, keys = Loader.open(cfg, tokenizer), cfg.task
+    task, demonstrated, golds = loader.task, keys.demonstrates or hasattr(loader.task, "gold"), {}
+    if hasattr(task, "gold") or hasattr(task, "demonstration"):
+        taken = loader.take(ASK, cfg.eval.split, len(rows), cfg.eval.seed, cfg.max_tokens, distinct=True, fewer=True)
+        write = task.gold if hasattr(task, "gold") else lambda item, keys: task.demonstration(item, keys, "0")
+        golds = {item.id: write(item, keys) for item in taken.items}
+    texts = [(text, row) for row in rows if (text := golds.get(row["id"]))]
+    read = [(grade(text, row).extracted or ("" if demonstrated else text), row) for text, row in texts]
+    known = [(answer, row) for answer, row in read if answer]  # as the grader reads them
+    scores = Counter[str]()
+    for form in list_forms(texts[0][0], read[0][0]) if known else ():
+        scores[form] = sum(grade(form.format(answer), row).outcome == "correct" for answer, row in known[:TRIED])
+    form = max(scores, key=scores.__getitem__, default="{}")
+    right = {RIGHT: texts if demonstrated else []} if texts else {}
+    if scores[form]:
+        answers = [(form.format(answer), row) for answer, row in known]
+        right[RIGHT] = right[RIGHT] or answers
+        right[CORRUPTED] = [(form.format(corrupt(answer)), row) for answer, row in known]
+        others = zip(answers, [*answers[1:], *answers[:1]], strict=True)
+        right[OTHER] = [(text, row) for (own, row), (text, _) in others if text != own]
+    common = [answer for answer, n in Counter(answer for answer, _ in known).most_common(TRIED) if n > 1]
+    return right | list_attacks(rows, form if scores[form] else "{}", common), demonstrated
 
 
-def list_forms(known: list[tuple[str, str, Row]]) -> list[str]:
-    """FORMS, and the line around the answer in the first gold completion."""
-    lines = [line for text, answer, _ in known[:1] for line in text.splitlines() if answer in line]
-    own = ["{}".join(escape(part) for part in lines[-1].rsplit(known[0][1], 1))] if lines else []
+def list_forms(text: str, answer: str) -> list[str]:
+    """FORMS, and the last line of a right text that holds its answer."""
+    lines = [line for line in text.splitlines() if answer and answer in line]
+    own = (
+        ["{}".join(part.replace("{", "{{").replace("}", "}}") for part in lines[-1].rsplit(answer, 1))] if lines else []
+    )
     return [*FORMS, *own]
-
-
-def escape(text: str) -> str:
-    """For str.format."""
-    return text.replace("{", "{{").replace("}", "}}")
 
 
 def corrupt(answer: str) -> str:
@@ -99,26 +85,25 @@ def corrupt(answer: str) -> str:
     return answer[::-1] if answer[::-1] != answer else f"{answer}x"
 
 
-def read_prompt(row: Row) -> str:
-    """The text of the prompt, of messages the last one's."""
-    return row["prompt"] if isinstance(row["prompt"], str) else row["prompt"][-1]["content"]
+def list_attacks(rows: list[Row], form: str, common: list[str]) -> dict[str, Texts]:
+    """Texts for each row by what writes them: a constant, or what the row itself says without any work on it.
 
-
-def list_attacks(rows: list[Row], found: Answers) -> dict[str, list[str]]:
-    """Texts for each row by what writes them: a constant, or what the row itself says without any work on it."""
-    form, prompts = found.form or "{}", list(map(read_prompt, rows))
+    Args:
+        common: the most frequent right answers.
+    """
+    prompts = [row["prompt"] if isinstance(row["prompt"], str) else row["prompt"][-1]["content"] for row in rows]
     numbers = [_list_numbers(row, prompt) for row, prompt in zip(rows, prompts, strict=True)]
-    common = [answer for answer, n in Counter(filter(None, found.answers)).most_common(TRIED) if n > 1]
-    constants = dict.fromkeys([*CONSTANTS, *common[:1]])
-    attacks = {"nothing": [""] * len(rows), "the prompt": prompts}
-    attacks |= {f"always {constant}": [form.format(constant)] * len(rows) for constant in constants}
-    attacks["the prompt's last number"] = [form.format((NUMBER.findall(prompt) or [""])[-1]) for prompt in prompts]
-    attacks["the row's numbers, added"] = [form.format(" + ".join(of_row)) for of_row in numbers]
-    if found.form is not None:
-        attacks["the form without an answer"] = [form.format("")] * len(rows)
+    fixed = {f"always {one}": form.format(one) for one in (*CONSTANTS, *common[:1])}
+    fixed |= {NOTHING: "", "the form without an answer": form.format("")}
     if len(common) > 1:
-        attacks[f"{len(common)} answers at once"] = ["\n".join(map(form.format, common))] * len(rows)
-    return attacks
+        fixed[f"{len(common)} answers at once"] = "\n".join(map(form.format, common))
+    found: dict[str, Texts] = {what: [(text, row) for row in rows] for what, text in fixed.items()}
+    of_row = {
+        PROMPT: prompts,
+        "the prompt's last number": [form.format((NUMBER.findall(prompt) or [""])[-1]) for prompt in prompts],
+        "the row's numbers, added": [form.format(" + ".join(several)) for several in numbers],
+    }
+    return found | {what: list(zip(texts, rows, strict=True)) for what, texts in of_row.items()}
 
 
 def _list_numbers(row: Row, prompt: str) -> list[str]:

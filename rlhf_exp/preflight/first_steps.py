@@ -3,8 +3,9 @@
     trainer.add_callback(FirstSteps(trainer, experiment))     # adds its checks to preflight.json
 
 Nothing that is computed changes: no random number is drawn, and the passes of these checks do not count as training's.
-A tensor is judged once it has had gradients at learning rates whose sum its precision resolves: warm-ups begin at 0, a
-LoRA's A has no gradient while its B is 0, nor has the policy while only PPO's critic learns.
+A tensor that stays as it was is judged by the steps since others of the policy, or of PPO's critic, have changed:
+warm-ups begin at a rate of 0, a LoRA's A has no gradient while its B is 0, nor has the policy while only the critic
+learns.
 """
 
 import math
@@ -15,29 +16,27 @@ import torch
 from transformers import TrainerCallback, TrainerState
 
 from rlhf_exp import processes
-from rlhf_exp.algorithms import PAIRS, TRL_SAMPLING
+from rlhf_exp.algorithms import PAIRS
 from rlhf_exp.config.rules.machine import DEEPSPEED, SHARDED
 from rlhf_exp.errors import FailedCheck
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import Sampling, build_warpers
-from rlhf_exp.models.row_random import draw_uniforms, pick_tokens
 from rlhf_exp.models.scoring import completion_logits, evaluating
-from rlhf_exp.preflight import record_checks, write_checks
+from rlhf_exp.preflight import record_checks
 from rlhf_exp.preflight.check import Check
 from rlhf_exp.preflight.memory import try_longest_step
+from rlhf_exp.preflight.texts import rank_pairs
+from rlhf_exp.trainers.series import DIFFERENCE
 
-LIVE_STEPS, MOST_STEPS = 3, 20
-"""Steps with gradients until tensors are judged, and until what is still open is reported as it is."""
+MOST_STEPS = 20
+"""Of steps after which some tensors of a model have changed, so many until those that have not are reported."""
 ROLLOUTS, ROWS = 6, 16
-"""How many rollouts are compared with the policy, and how many completions of each."""
-NEGLIGIBLE = 1e-7
-"""Smaller gradients are not judged: Adam's epsilon, 1e-8, shortens their steps."""
+"""Rollouts whose log-probabilities are compared, and completions on which the kept probability is measured."""
+KEPT = 0.99
+"""Warned if top-p and top-k keep less of the probability."""
 AT_START = {"kl": 0.0, "kl_k1": 0.0, "ppo/kl": 0.0, "ppo/ratio": 1.0, "ratio/mean": 1.0, "rewards/margins": 0.0}
 """Logged figures that compare the policy with its reference, or with what it was at the rollout, and their values as
 long as both are the start model."""
-ENGINES = ("use_vllm", "use_transformers_continuous_batching")
-"""They sample with random numbers of their own."""
-
 REFERENCE = "reference."
 """Before the names of its tensors."""
 
@@ -51,10 +50,8 @@ class FirstSteps(TrainerCallback):
         self._checks: dict[str, Check] = {}
         self._open: set[str] = set()  # checks that are not decided yet
         self._before: dict[str, list[float]] = {}
-        self._rates: dict[str, float] = {}
-        """Of each tensor that had a gradient, the sum over those steps; infinite if the optimizer lacks it."""
-        self._live = {"policy": 0, "critic": 0}
-        self._compared = [0, 0.0, 0.0, 0.0]  # rollouts; tokens that differ, all, and their probability that is cut
+        self._live = {"policy": 0, "critic": 0}  # steps after which tensors of it had changed
+        self._differences: list[float] = []  # of log-probabilities when sampled and when scored
         args = self._cfg.algo.args
         is_exact = self._cfg.device.use_cpu and self._cfg.model.dtype == "float32" and not args.get("bf16")
         self._rounding = 1e-3 if is_exact else 0.05
@@ -62,15 +59,22 @@ class FirstSteps(TrainerCallback):
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if state.global_step or self._cfg.scale.name in (*SHARDED, *DEEPSPEED):
             return
-        if not self._cfg.device.use_cpu:
-            record_checks(self._experiment, [try_longest_step(self._trainer, self._experiment)])
+        row = self._cfg.algo.row
+        found = [] if self._cfg.device.use_cpu else [try_longest_step(self._trainer, self._experiment)]
+        if row.has_implicit_rewards and not row.unpaired:
+            model = self._trainer.accelerator.unwrap_model(self._trainer.model)
+            with self._trainer.meter.paused(), evaluating(model):
+                found.append(rank_pairs(model, self._experiment.tokenizer, self._experiment.task.train))
+        record_checks(self._experiment, found)
         self._before = sum_tensors(self._trainer)
-        self._open = {"parameters_change", "policy_is_reference"}
-        if self._cfg.algo.row.online:
-            self._open.add("sampling_is_the_policy")
-            given = self._cfg.algo.args
-            if others := [name for name in (*ENGINES, *TRL_SAMPLING) if given.get(name) not in (None, False)]:
-                self._close("sampling_is_the_policy", "skipped", f"algo.args.{others[0]} draws tokens in another way")
+        modules, compared = (
+            self._trainer.model.modules(),
+            ["policy_is_reference", *["sampling_is_the_policy"] * row.online],
+        )
+        self._open = {"parameters_change", *compared}
+        if any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in modules):
+            for name in compared:
+                self._close(name, "skipped", "dropout changes what is compared")
 
     def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
         """What failed in a step ends the run here, when that step's metrics are written."""
@@ -79,11 +83,8 @@ class FirstSteps(TrainerCallback):
             raise FailedCheck(f"preflight, {said}; preflight=off skips the checks")
 
     def on_pre_optimizer_step(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """The weights are still those that sampled a new rollout, and gradients are there."""
-        if self._open:
+        if self._open and not self._cfg.algo.args.get("fp16"):  # its loss scale is found by gradients that overflow
             self._look_at_gradients(state.global_step + 1)
-        if "sampling_is_the_policy" in self._open and self._trainer.rollouts > self._compared[0]:
-            self._compare_rollout()
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """The trainer's figures of this step are still there, since it logs them later."""
@@ -91,6 +92,8 @@ class FirstSteps(TrainerCallback):
             self._compare_start()
         if "parameters_change" in self._open:
             self._compare_tensors()
+        if "sampling_is_the_policy" in self._open:
+            self._compare_sampling()
 
     def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         for name in sorted(self._open):
@@ -104,7 +107,7 @@ class FirstSteps(TrainerCallback):
         if not self._open:
             finite = Check("gradients_are_finite", "passed", "all gradients of the first steps are finite")
             self._checks.setdefault(finite.name, finite)
-            write_checks(self._experiment, list(self._checks.values()), "preflight: the first steps are fine")
+            record_checks(self._experiment, list(self._checks.values()), "preflight: the first steps are fine")
 
     def _compare_start(self) -> None:
         """KL 0 and ratio 1 before the first update, and dpo's loss ln 2."""
@@ -113,28 +116,16 @@ class FirstSteps(TrainerCallback):
         wanted, other = AT_START | {"loss": math.log(2)}, row.find_other_loss(self._cfg.algo.args)
         if row.learns_from == PAIRS and row.held_out_loss and other in (None, "max_length"):
             found["loss"] = self._trainer._tr_loss.item()
-        modules = self._trainer.model.modules()
-        if not found or any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in modules):
-            why = "dropout changes what is compared" if found else "no figure compares the policy with another one"
+        if not found:
+            why = "no figure compares the policy with another one"
             return self._close("policy_is_reference", "skipped", why)
         off = [name for name in found if not abs(found[name] - wanted[name]) <= self._rounding]
         shown = ", ".join(f"{name} is {found[name]:.4g} and should be {wanted[name]:.4g}" for name in off or found)
         self._close("policy_is_reference", "failed" if off else "passed", f"before the first update {shown}", found)
 
     def _look_at_gradients(self, step: int) -> None:
-        """Add up the learning rates of tensors with a gradient; one that is not finite fails."""
-        named = [(name, p) for name, p in self._trainer.model.named_parameters() if p.grad is not None]
-        sizes = [float(norm) for norm in torch._foreach_norm([p.grad for _, p in named], math.inf)] if named else []
-        rates = {id(p): group["lr"] for group in self._trainer.optimizer.param_groups for p in group["params"]}
-        live = set()
-        for (name, p), size in zip(named, sizes, strict=True):
-            rate = rates.get(id(p), math.inf) if size > NEGLIGIBLE else 0.0
-            if size:
-                self._rates[name] = self._rates.get(name, 0.0) + rate
-            live |= {_part(name)} if 0 < rate < math.inf else set()
-        self._live = {part: n + (part in live) for part, n in self._live.items()}
-        bad = [name for (name, _), size in zip(named, sizes, strict=True) if not math.isfinite(size)]
-        if bad and not self._cfg.algo.args.get("fp16"):  # its loss scale is found by gradients that overflow
+        named = [(name, p.grad) for name, p in self._trainer.model.named_parameters() if p.grad is not None]
+        if bad := [name for name, gradient in named if not gradient.isfinite().all()]:
             lower = f"algo.args.learning_rate={self._cfg.algo.args['learning_rate'] / 10:g}"
             said = f"at step {step} {_list(bad)} of {len(named)} are not finite; try {lower}"
             self._close("gradients_are_finite", "failed", said, {"step": step}, [lower])
@@ -144,18 +135,19 @@ class FirstSteps(TrainerCallback):
         now, tensors = sum_tensors(self._trainer), dict(_name_tensors(self._trainer))
         wanted = {name for name in now if self._should_change(name)}
         changed = {name for name in now if now[name] != self._before[name]}
-        missing = {name for name in wanted - changed if self._live[_part(name)] >= LIVE_STEPS}
-        # Steps may be too small for a tensor's precision, and no token may have chosen an expert.
-        small = {n for n in missing if self._rates.get(n, math.inf) <= 4 * _resolve(tensors[n]) or "expert" in n}
+        self._live = {part: n + any(_part(name) == part for name in changed) for part, n in self._live.items()}
+        trained = {id(p) for group in self._trainer.optimizer.param_groups for p in group["params"] if p.requires_grad}
         said = f"{len(changed)} of {len(now)} tensors changed, and {len(wanted)} should"
         if wrong := changed - wanted:
             self._close("parameters_change", "failed", f"{said}: {_list(wrong)} must not")
-        elif stuck := missing - small:
-            self._close("parameters_change", "failed", f"{said}: {_list(stuck)} did not, in {LIVE_STEPS} steps or more")
+        elif left_out := {name for name in wanted if id(tensors[name]) not in trained}:
+            self._close("parameters_change", "failed", f"{said}: the optimizer does not train {_list(left_out)}")
         elif wanted <= changed:
             self._close("parameters_change", "passed", said)
-        elif small == wanted - changed and all(self._live[_part(name)] >= MOST_STEPS for name in small):
-            said += f": {_list(small)} did not, since steps are below the precision"
+        elif min(self._live[_part(name)] for name in wanted - changed) >= MOST_STEPS:
+            said += (
+                f": {_list(wanted - changed)} did not, for want of a gradient, or since steps are below the precision"
+            )
             self._close("parameters_change", "warned", said, None, ["model.dtype=float32"])
 
     def _should_change(self, name: str) -> bool:
@@ -163,59 +155,57 @@ class FirstSteps(TrainerCallback):
         is_own = "lora_" in name or ".modules_to_save." in name or _part(name) == "critic"
         return not name.startswith(REFERENCE) and (self._cfg.peft.lora is None or is_own)
 
-    def _compare_rollout(self) -> None:
-        """The policy's weights and the completions' random numbers must give the newest rollout's tokens again. A
-        sampler with older weights, other positions or another mask draws others."""
-        trainer = self._trainer
-        rows = list(zip(*trainer.newest_rollout, strict=True))[:ROWS]
-        sampling = Sampling(1, trainer.temperature, trainer.top_p, trainer.top_k or 0)
-        model, warp, new = trainer.accelerator.unwrap_model(trainer.model), build_warpers(sampling), [0.0, 0.0, 0.0]
-        with torch.no_grad(), trainer.policy_alone(), trainer.meter.paused(), evaluating(model):
-            found = completion_logits(model, rows, trainer._tokenizer.pad_token_id)
-        for key, (_, ids), logits in zip(trainer.row_keys, rows, found, strict=False):
-            warped: torch.Tensor = warp(None, logits.float())  # type: ignore[arg-type]
-            drawn = pick_tokens(warped, draw_uniforms([key], len(ids))[0].to(warped.device))
-            cut = (logits.float() / sampling.temperature).softmax(-1).masked_fill(warped.isfinite(), 0.0)
-            counted = float((drawn.cpu() != torch.tensor(ids)).sum()), len(ids), float(cut.sum())
-            new = [total + one for total, one in zip(new, counted, strict=True)]
-        sums = zip(self._compared[1:], processes.sum_over_ranks(new), strict=True)
-        self._compared = [trainer.rollouts, *(total + one for total, one in sums)]
-        rollouts, differ, tokens, lost = self._compared
-        figures = {"rollouts": rollouts, "differ": differ, "tokens": tokens, "kept_mass": 1 - lost / tokens}
-        said = f"{differ:.0f} of {tokens:,.0f} tokens of {rollouts} rollouts are not those that the policy draws"
-        if sampling.truncates:
-            said += f"; top-p and top-k keep {1 - lost / tokens:.3f} of the probability, the mean ratio of scored to"
-            said += " sampled probabilities: a sampled KL can be negative"
-        if differ > 3 + (2e-3 if self._rounding < 0.01 else 0.05) * tokens:
-            said += "; sampling has other weights, positions or another mask than training"
-            self._close("sampling_is_the_policy", "failed", said, figures)
+    def _compare_sampling(self) -> None:
+        """Scoring must give the tokens of a rollout the log-probabilities that sampling gave them. A sampler with older
+        weights, other positions or another mask gives others."""
+        self._differences += self._trainer._metrics["train"].get(f"{DIFFERENCE}/mean", [])
+        rollouts, largest = self._trainer.rollouts, max(self._differences, default=math.nan)
+        sampling = Sampling(1, self._trainer.temperature, self._trainer.top_p, self._trainer.top_k or 0)
+        said = f"log-probabilities of sampling and scoring differ by {largest:.2g} nats a token in {rollouts} rollouts"
+        if largest > self._rounding:
+            said += ": sampling has other weights, positions or another mask than training"
+            self._close("sampling_is_the_policy", "failed", said, {"difference": largest})
+        elif rollouts >= ROLLOUTS and not self._differences:
+            self._close("sampling_is_the_policy", "skipped", "this sampler tells no log-probabilities")
         elif rollouts >= ROLLOUTS:
-            self._close("sampling_is_the_policy", "passed", said, figures)
+            kept = self._measure_kept(sampling) if sampling.truncates else 1.0
+            if sampling.truncates:
+                said += f"; top-p and top-k keep {kept:.3f} of the probability, the mean ratio of scored to sampled"
+                said += " probabilities: a sampled KL can be negative"
+            figures, remedy = {"difference": largest, "kept_mass": kept}, ["algo.args.top_p=1.0"] * (sampling.top_p < 1)
+            status = "warned" if kept < KEPT else "passed"
+            self._close("sampling_is_the_policy", status, said, figures, [*remedy, "algo.args.top_k=0"])
+
+    def _measure_kept(self, sampling: Sampling) -> float:
+        """The probability that the tokens have which can be drawn: the mean over the newest rollout's tokens."""
+        trainer, rows = self._trainer, list(zip(*self._trainer.newest_rollout, strict=True))[:ROWS]
+        model, warp = trainer.accelerator.unwrap_model(trainer.model), build_warpers(sampling)
+        with torch.no_grad(), trainer.policy_alone(), trainer.meter.paused(), evaluating(model):
+            logits = torch.cat(completion_logits(model, rows, trainer._tokenizer.pad_token_id)).float()
+        kept = (logits / sampling.temperature).softmax(-1)[warp(None, logits).isfinite()]  # type: ignore[arg-type]
+        mass, tokens = processes.sum_over_ranks([float(kept.sum()), len(logits)])
+        return mass / tokens
 
 
 def sum_tensors(trainer: Any) -> dict[str, list[float]]:
     """The sum and the norm of each tensor of the policy, and of a reference that does not follow it, in float64: the
     norm too, since equal steps up and down can cancel in the sum."""
-    norm = torch.linalg.vector_norm
-    found = {name: [p.sum(dtype=torch.float64), *([norm(p, dtype=torch.float64)] if p.is_floating_point() else [])]
-             for name, p in _name_tensors(trainer)}  # fmt: skip
-    return {name: torch.stack(values).tolist() for name, values in found.items()}
+    norm, found = torch.linalg.vector_norm, {}
+    for name, p in _name_tensors(trainer):
+        sums = [p.detach().sum(dtype=torch.float64)]
+        found[name] = torch.stack([*sums, *[norm(p.detach(), dtype=torch.float64)] * p.is_floating_point()])
+    return {name: values.tolist() for name, values in found.items()}
 
 
 def _name_tensors(trainer: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    yield from ((name, tensor.detach()) for name, tensor in trainer.model.named_parameters())
+    yield from trainer.model.named_parameters()
     reference = getattr(trainer, "ref_model", None)
     if reference is not None and not getattr(trainer.args, "sync_ref_model", False):
-        yield from ((f"{REFERENCE}{name}", tensor.detach()) for name, tensor in reference.named_parameters())
+        yield from ((f"{REFERENCE}{name}", tensor) for name, tensor in reference.named_parameters())
 
 
 def _part(name: str) -> str:
     return "critic" if name.startswith("critic.") else "policy"
-
-
-def _resolve(tensor: torch.Tensor) -> float:
-    """The smallest step that changes the tensor's largest value."""
-    return float(tensor.abs().max()) * torch.finfo(tensor.dtype).eps
 
 
 def _list(names: Any) -> str:

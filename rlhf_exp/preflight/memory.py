@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from rlhf_exp.config.schema import Lora
+from rlhf_exp.config.schema import Config, Lora
 from rlhf_exp.dry_run.cost import MARGIN, estimate_memory, find_memory
 from rlhf_exp.dry_run.load import build_on_meta, measure_lengths
 from rlhf_exp.experiment import Experiment
@@ -28,38 +28,36 @@ ADAPTER = Lora(r=8, lora_alpha=16, lora_dropout=0.0, target_modules="all-linear"
 def check_memory(experiment: Experiment) -> Check:
     """Whether the estimated peak fits into what is free; else what it would be after each change that lowers it."""
     needed, (free, place) = estimate_peaks(experiment), find_memory(experiment.cfg)
-    said = f"about {needed[''] / 1e9:.2f} GB at the peak, of {place}"
-    if needed[""] <= free:
-        return Check("memory", "passed", said, {"needed": needed[""], "free": free})
-    return _refuse("memory", "failed" if needed[""] > MARGIN * free else "warned", said, needed)
+    said, peak = f"about {needed[''] / 1e9:.2f} GB at the peak, of {place}", needed[""]
+    if peak <= free:
+        return Check("memory", "passed", said, {"needed": peak, "free": free})
+    return _refuse("memory", "failed" if peak > MARGIN * free else "warned", said, needed)
 
 
 def estimate_peaks(experiment: Experiment, phase: str | None = None) -> dict[str, float]:
-    """Bytes at the peak, or that of a phase: of the run as it is (""), and by each override that would lower it, the
-    smallest first."""
-    cfg, args, batch = experiment.cfg, experiment.args, experiment.args.per_device_train_batch_size
-    lengths = measure_lengths(cfg, experiment.tokenizer, experiment.task)
-    model, trained = build_on_meta(cfg, deepcopy(experiment.model.config))
-
-    def estimate(changed: Any = cfg, trained: int = trained, **of_args: Any) -> float:
-        own, shorter = copy(args), (cfg.max_tokens - changed.max_tokens) * cfg.algo.row.online
-        vars(own).update(of_args)
-        phases = estimate_memory(changed, own, model, trained, lengths.prompt, lengths.longest - shorter)
-        return max(sum(parts.values()) for name, parts in phases.items() if phase in (name, None))
-
-    half, budget = max(1, batch // 2), max(1, cfg.max_tokens // 2)
-    four: dict[str, bool | str] = {"load_in_4bit": True}
-    peft = replace(cfg.peft, name="qlora", lora=cfg.peft.lora or ADAPTER, own_reference=False, quantization=four)
-    in_4_bits = replace(cfg, peft=peft)
-    adapters = build_on_meta(in_4_bits, deepcopy(experiment.model.config))[1]
-    found = {
-        f"algo.args.per_device_train_batch_size={half}": estimate(per_device_train_batch_size=half),
-        "algo.args.activation_checkpointing=true": estimate(activation_checkpointing=True),
-        f"max_tokens={budget}": estimate(replace(cfg, max_tokens=budget)),
-        "peft=qlora": estimate(in_4_bits, adapters),
+    """Bytes at the peak, or that of a phase: by each override that would lower it, the smallest first, and of the run
+    as it is ("")."""
+    cfg, lengths = experiment.cfg, measure_lengths(experiment.cfg, experiment.tokenizer, experiment.task)
+    half, budget = max(1, experiment.args.per_device_train_batch_size // 2), max(1, cfg.max_tokens // 2)
+    four, lora = {"load_in_4bit": True}, cfg.peft.lora or ADAPTER
+    qlora: Any = replace(cfg.peft, name="qlora", lora=lora, own_reference=False, quantization=four)  # type: ignore[arg-type]
+    changes: dict[str, tuple[Config, dict[str, Any]]] = {
+        "": (cfg, {}),
+        f"algo.args.per_device_train_batch_size={half}": (cfg, {"per_device_train_batch_size": half}),
+        "algo.args.activation_checkpointing=true": (cfg, {"activation_checkpointing": True}),
+        f"max_tokens={budget}": (replace(cfg, max_tokens=budget), {}),
+        "peft=qlora": (replace(cfg, peft=qlora), {}),
     }
-    peak = estimate()
-    return {"": peak} | {change: size for size, change in sorted((s, c) for c, s in found.items()) if size < peak}
+    found = {}
+    for change, (changed, of_args) in changes.items():
+        args, row = copy(experiment.args), lengths.longest
+        vars(args).update(of_args)
+        row -= (cfg.max_tokens - changed.max_tokens) * cfg.algo.row.online
+        model, trained = build_on_meta(changed, deepcopy(experiment.model.config))
+        phases = estimate_memory(changed, args, model, trained, lengths.prompt, row)
+        found[change] = max(sum(parts.values()) for name, parts in phases.items() if phase in (name, None))
+    return {change: found[change] for change in sorted(found, key=found.__getitem__)
+            if not change or found[change] < found[""]}  # fmt: skip
 
 
 def try_longest_step(trainer: Any, experiment: Experiment) -> Check:
@@ -91,8 +89,9 @@ def try_longest_step(trainer: Any, experiment: Experiment) -> Check:
 
 def _refuse(name: str, status: Any, said: str, needed: dict[str, float]) -> Check:
     """The check with what each change is estimated to need."""
-    said += "".join(f"; {change or 'as it is'} needs {size / 1e9:.2f} GB" for change, size in needed.items())
     peak = needed.pop("")
+    said += f"; as it is needs {peak / 1e9:.2f} GB"
+    said += "".join(f"; {change} needs {size / 1e9:.2f} GB" for change, size in needed.items())
     return Check(name, status, said, {"needed": peak, "changes": needed}, [*needed])
 
 

@@ -1,6 +1,7 @@
 """Checks the rows and their texts: lengths, ends, the same rows in both splits, and pairs that may displace.
 
-check_texts(experiment, completions)      # of the start model, as just measured
+check_texts(experiment, completions)            # of the start model, as just measured
+rank_pairs(model, tokenizer, task.train)        # once the model is loaded for training
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,6 @@ from rlhf_exp.config.values import show
 from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import list_eos
-from rlhf_exp.models.loading import load_policy
 from rlhf_exp.models.scoring import Model, pad
 from rlhf_exp.preflight.check import Check
 from rlhf_exp.tasks import Row
@@ -29,14 +29,10 @@ SHOWN = 5
 
 
 def check_texts(experiment: Experiment, completions: Sequence[Completion]) -> list[Check]:
-    """Every check of this module that applies to the run."""
+    """The checks that come before training and apply to the run."""
     row = experiment.cfg.algo.row
     found = [check_splits(experiment), *([] if row.online else check_answers(experiment))]
-    if not row.scores:
-        found.append(check_end_of_text(experiment, completions))
-    if row.has_implicit_rewards and not row.unpaired:
-        found.append(rank_pairs(load_policy(experiment.model), experiment.tokenizer, experiment.task.train[:ROWS]))
-    return found
+    return found if row.scores else [*found, check_end_of_text(experiment, completions)]
 
 
 def check_answers(experiment: Experiment) -> list[Check]:
@@ -65,28 +61,25 @@ def check_answers(experiment: Experiment) -> list[Check]:
 def check_end_of_text(experiment: Experiment, completions: Sequence[Completion]) -> Check:
     """Whether a completion can end: the model knows the end token, and the start model ever writes it in its budget."""
     size, budget = experiment.model.config.get_text_config().vocab_size, experiment.cfg.max_tokens
-    own = experiment.tokenizer.eos_token_id
-    ends, ended = list_ends(experiment), [not one.truncated for one in completions if one.decoding == "sampled"]
-    figures = {"ended": sum(ended), "completions": len(ended), "end_tokens": sorted(ends), "of_tokenizer": own}
-    figures["room"] = experiment.folder.record["context_room"]
+    own, ended = (
+        experiment.tokenizer.eos_token_id,
+        [not one.truncated for one in completions if one.decoding == "sampled"],
+    )
+    figures = {"ended": sum(ended), "completions": len(ended), "end_tokens": sorted(list_ends(experiment))}
     if own is None or own >= size:
         said = f"the tokenizer's end token is {own}, and the model has tokens 0 to {size - 1}"
         return Check("end_of_text", "failed", said, figures)
     said = (
         f"{sum(ended)} of {len(ended)} completions of the start model end within max_tokens={budget}, and the longest"
     )
-    said += f" prompt leaves room for {figures['room']}"
-    if ends - {own}:
-        said += f"; the model's generation config names {sorted(ends - {own})}, and the tokenizer {own}: both end one"
-    more = [] if any(ended) else [f"max_tokens={2 * budget}"]
-    return Check("end_of_text", "warned" if more else "passed", said, figures, more)
+    said += f" prompt leaves room for {experiment.folder.record['context_room']}; end tokens {figures['end_tokens']}"
+    return Check("end_of_text", "passed" if any(ended) else "warned", said, figures, [f"max_tokens={2 * budget}"])
 
 
 def check_splits(experiment: Experiment) -> Check:
     """Whether held-out rows are among the training rows, whatever their case, spaces and punctuation."""
     task = experiment.task
-    train = {_normalise(row["prompt"]) for row in task.train}
-    held_out = [*task.eval, *task.pairs]
+    train, held_out = {_normalise(row["prompt"]) for row in task.train}, [*task.eval, *task.pairs]
     same = [row["id"] for row in held_out if _normalise(row["prompt"]) in train]
     said = f"{len(same)} of {len(held_out)} held-out rows are among the {len(task.train)} training rows"
     said += f", such as {same[0]}" if same else ""
@@ -96,25 +89,23 @@ def check_splits(experiment: Experiment) -> Check:
 
 @torch.no_grad()
 def rank_pairs(model: Model, tokenizer: Any, rows: list[Row]) -> Check:
-    """The pairs on which dpo is most likely to lower both answers: those with the highest CHES score.
+    """The pairs, of the first ROWS, on which dpo is most likely to lower both answers: those of the highest CHES score.
 
     With h(y) the sum of the last hidden states that predict the tokens of y: <h(chosen), h(rejected)> - |h(chosen)|^2,
     here of means instead of sums, since lengths differ (Razin et al. 2024, arXiv:2410.08847, definition 2 and its
     length-normalised form). Above 0 the rejected answer points along the chosen one further than that itself does.
     """
-    scores = []
-    for row in rows:
+    scores = {}
+    for i, row in enumerate(rows[:ROWS]):
         prompt, *answers = encode_row(tokenizer, row["prompt"], row["chosen"], row["rejected"])
         inputs = pad([prompt + answer for answer in answers], tokenizer.pad_token_id, model.device)
-        states = model.base_model(**inputs).last_hidden_state.double()
-        chosen, rejected = (states[i, len(prompt) - 1 :][: len(ids)].mean(0) for i, ids in enumerate(answers))
-        scores.append(float(chosen @ rejected - chosen @ chosen))
-    worst = sorted(range(len(rows)), key=scores.__getitem__, reverse=True)[:SHOWN]
-    above = sum(score > 0 for score in scores)
-    said = f"of {len(rows)} pairs {above} have a CHES score above 0, so that dpo may lower both of their answers"
-    of_worst = {rows[i].get("id", i): scores[i] for i in worst}
-    figures = {"above_0": above, "pairs": len(rows), "mean": sum(scores) / len(scores), "worst": of_worst}
-    return Check("pairs_that_displace", "warned" if 2 * above > len(rows) else "passed", said, figures)
+        states = model.get_decoder()(**inputs).last_hidden_state.double()
+        chosen, rejected = (states[j, len(prompt) - 1 :][: len(ids)].mean(0) for j, ids in enumerate(answers))
+        scores[row.get("id", i)] = float(chosen @ rejected - chosen @ chosen)
+    worst, above = sorted(scores, key=scores.__getitem__, reverse=True)[:SHOWN], sum(s > 0 for s in scores.values())
+    said = f"of {len(scores)} pairs {above} have a CHES score above 0, so that dpo may lower both of their answers"
+    figures = {"above_0": above, "pairs": len(scores), "worst": {name: scores[name] for name in worst}}
+    return Check("pairs_that_displace", "warned" if 2 * above > len(scores) else "passed", said, figures)
 
 
 def list_ends(experiment: Experiment) -> set[int]:

@@ -185,7 +185,7 @@ def read_saved(path: Path, name: str, form: type[dict] | type[list]) -> Any:
     Raises:
         NotARun: it cannot be read, or is of another form.
     """
-    return _parse(path / ".hydra" / f"{name}.yaml", parse_yaml, form)
+    return read_file(path / ".hydra" / f"{name}.yaml", parse_yaml, form)
 
 
 def parse_yaml(text: str) -> Any:
@@ -199,11 +199,15 @@ def read_json(path: Path) -> dict:
     Raises:
         NotARun: it cannot be read, or is of another form.
     """
-    return _parse(path, json.loads, dict)
+    return read_file(path, json.loads, dict)
 
 
-def _parse(path: Path, parse: Callable[[str], Any], form: type) -> Any:
-    """What is in a file, or an empty `form` if it is missing or empty."""
+def read_file(path: Path, parse: Callable[[str], Any], form: type) -> Any:
+    """What is in a file, or an empty `form` if it is missing or empty.
+
+    Raises:
+        NotARun: it cannot be read, or is of another form.
+    """
     try:
         text = path.read_text(encoding="utf-8")
         found = parse(text) if text else None

@@ -37,7 +37,7 @@ def expected_signal(counts: torch.Tensor, group: int) -> torch.Tensor:
     """The probability that a group of a prompt holds right and wrong completions.
 
     The mean of 1 - p^G - (1 - p)^G over p of Beta(PRIOR m + passes, PRIOR (1 - m) + failures), where m is the mean rate
-    over all prompts: E[p^G] is the product of (a + i) / (a + b + i) over i < G.
+    over all prompts.
 
     Args:
         counts: (rows, 2) float64, weights of right and of wrong completions.
@@ -47,9 +47,17 @@ def expected_signal(counts: torch.Tensor, group: int) -> torch.Tensor:
         (rows,) float64 in [0, 1).
     """
     mean = (counts.sum(0) + 0.5) / (counts.sum() + 1.0)
-    beta = (counts + PRIOR * mean)[:, :, None]
+    return mixed_share(counts + PRIOR * mean, group)
+
+
+def mixed_share(beta: torch.Tensor, group: int) -> torch.Tensor:
+    """E[1 - p^G - (1 - p)^G] for p of Beta(a, b), where E[p^G] is the product of (a + i) / (a + b + i) over i < G.
+
+    Args:
+        beta: (rows, 2) float64, a and b.
+    """
     i = torch.arange(group, dtype=torch.float64)
-    return 1.0 - ((beta + i) / (beta.sum(1, keepdim=True) + i)).prod(-1).sum(-1)
+    return 1.0 - ((beta[:, :, None] + i) / (beta.sum(1)[:, None, None] + i)).prod(-1).sum(-1)
 
 
 class SignalOrder(RepeatSampler):

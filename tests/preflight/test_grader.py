@@ -9,7 +9,6 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.untrained import build_byte_tokenizer
-from rlhf_exp.preflight import describe_check
 from rlhf_exp.preflight.grader import CHECKS, check_grader
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.tasks import load_task
@@ -83,7 +82,7 @@ def complete(experiment, right=lambda row, place: place == 0, k=4):
 
 def check(experiment, completions=None):
     found = check_grader(experiment, complete(experiment) if completions is None else completions)
-    assert [one.name for one in found] == list(CHECKS)
+    assert [one.name for one in found] == [one.__name__ for one in CHECKS]
     return {one.name: one for one in found}
 
 
@@ -113,7 +112,7 @@ def test_a_broken_grader_fails_the_check_of_it(experiment, checker, name):
 def test_a_constant_that_gets_full_marks_is_a_warning(experiment):
     found = check(experiment("constant"))
     assert sick(found) == {"adversarial_floor", "gameability_gap"} and not sick(found, "failed")
-    assert "'always 1', is right on 100%" in found["adversarial_floor"].evidence
+    assert "'always 1', is right on 100.0%" in found["adversarial_floor"].evidence
 
 
 def test_a_reward_that_a_text_without_work_earns_is_a_gap(experiment):
@@ -136,8 +135,14 @@ def test_a_start_model_that_is_never_right_is_told_to_learn_from_demonstrations_
     mine = experiment()
     found = check(mine, complete(mine, right=lambda row, place: False))
     assert sick(found) == {"reward_reachability", "variance", "training_signal"} and not sick(found, "failed")
-    assert found["training_signal"].figures["share"]["value"] == 0 < found["training_signal"].figures["share"]["high"]
+    assert found["training_signal"].figures["share"]["value"] < 1e-6
     assert found["training_signal"].remedy[0] == "algo=sft"
+
+
+def test_no_figure_of_a_spread_is_below_0(experiment):
+    mine = experiment()
+    found = check(mine, complete(mine, right=lambda row, place: row == 0 and place == 0))["variance"]
+    assert found.figures["std"]["low"] == 0 < found.figures["std"]["value"]
 
 
 def test_a_start_model_that_is_always_right_leaves_nothing_to_gain(experiment):
@@ -161,12 +166,3 @@ def test_countdown_knows_right_answers_though_its_demonstrations_may_give_up():
     task = load_task(cfg, tokenizer)
     found = check(Experiment(cfg, None, None, tokenizer, task, build_rewards(cfg, task)), [])
     assert found["oracle_max"].status == "passed" and found["oracle_max"].figures["full_marks"]["low"] > 0.85
-
-
-def test_a_remedy_is_one_that_the_config_accepts(experiment):
-    from dataclasses import asdict
-
-    mine = experiment()
-    found = check(mine, complete(mine, right=lambda row, place: row == 0 and place == 0))["training_signal"]
-    assert found.status == "warned"
-    assert describe_check(found, asdict(mine.cfg))["remedy"] in (*found.remedy, None)

@@ -8,10 +8,6 @@ def truth(rates, size):
     return float(np.mean(1 - rates**size - (1 - rates) ** size))
 
 
-def test_a_group_of_8_carries_a_signal_in_half_at_a_pass_rate_of_0_083():
-    assert truth(np.array([0.083]), 8) == pytest.approx(0.5, abs=0.001)
-
-
 @pytest.mark.parametrize(("k", "tolerance"), [(16, 0.02), (8, 0.02), (4, 0.03)])
 def test_the_share_is_estimated_without_bias_from_a_few_completions_of_each_row(k, tolerance):
     rng, size = np.random.default_rng(0), 8
@@ -31,4 +27,4 @@ def test_one_completion_of_each_row_gives_an_upper_bound():
 
 def test_no_success_at_all_gives_an_interval_and_not_a_certainty():
     share, _ = expect_signal([0] * 50, [4] * 50, 8)
-    assert share["value"] == share["low"] == 0 and 0.05 < share["high"] < 0.6
+    assert share["value"] < 1e-6 and 0.05 < share["high"] < 0.6

@@ -32,6 +32,8 @@ def test_preflight_only_ends_before_training_with_its_table_and_its_file(launch,
     assert "preflight" in record["seconds"] and not (workplace / "only" / "model").exists()
     assert {"name": "oracle_max", "status": "passed"}.items() <= checks[0].items()
     assert "  oracle_max            passed   " in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("preflight=only: nothing was trained; ")
+    assert "health" not in done.stdout and not (workplace / "only" / "diagnosis.json").exists()
 
 
 def test_a_failed_check_refuses_the_run_by_name_and_off_skips_the_stage(launch, workplace, generous):
