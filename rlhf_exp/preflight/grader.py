@@ -6,11 +6,12 @@ The task's grader and the weighted sum of the rewards are checked apart. Only wh
 where training or its samples depend on it; the rest is a warning.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from statistics import fmean
+from statistics import correlation, fmean
 from typing import Any
 
 import numpy as np
@@ -208,6 +209,19 @@ def gameability_gap(bench: Bench) -> Check:
     return _warn("gameability_gap", _is_above(gap, 0), said, {"gap": gap, "text": best}, _reward_outcome(bench))
 
 
+def reward_follows_outcome(bench: Bench) -> Check:
+    """Right answers explain at least half of the variance of the rewards of the start model's completions: the square
+    of the correlation, with an interval by Fisher's z."""
+    rewards, right = sum(bench.rewards.values(), []), [float(one) for row in bench.right for one in row]
+    if len({*rewards}) < 2 or len({*right}) < 2 or len(right) < 4:
+        return Check("reward_follows_outcome", "skipped", "rewards, or which answers are right, do not differ")
+    z, half = math.atanh(0.999999 * correlation(rewards, right)), 1.96 / math.sqrt(len(right) - 3)
+    r = as_interval(math.tanh(z), math.tanh(z - half), math.tanh(z + half))
+    said = f"rewards and right answers have a correlation of {number('.2f')(r)} among {len(right)} completions"
+    is_apart = (r["high"] or 0.0) < math.sqrt(0.5)
+    return _warn("reward_follows_outcome", is_apart, said, {"correlation": r}, _reward_outcome(bench))
+
+
 def headroom(bench: Bench) -> Check:
     """What the start model's accuracy leaves to gain."""
     left = share_interval([1 - fmean(row) for row in bench.right], max(map(len, bench.right)))
@@ -251,6 +265,7 @@ CHECKS: dict[Callable[[Bench], Check], tuple[str, ...]] = {
     reward_reachability: ("rewards",),
     adversarial_floor: ("grader",),
     gameability_gap: ("rewards", "start"),
+    reward_follows_outcome: ("rewards", "grader", "start"),
     headroom: ("grader", "start"),
     variance: ("rewards", "start"),
     training_signal: ("rewards", "grader", "start"),

@@ -121,6 +121,12 @@ def test_a_reward_that_a_text_without_work_earns_is_a_gap(experiment):
     assert found.status == "warned" and found.figures["gap"]["low"] == 0.25
 
 
+def test_a_reward_that_does_not_follow_right_answers_is_a_warning(experiment):
+    mixed = [replace(one, reward=float(one.place == 1)) for one in complete(experiment())]
+    found = check(experiment(), mixed)["reward_follows_outcome"]
+    assert found.status == "warned" and found.figures["correlation"]["value"] == pytest.approx(-1 / 3)
+
+
 def test_rewards_that_differ_nowhere_fail_and_those_of_the_start_model_alone_warn(experiment):
     flat = experiment(
         "right", "reward=none", f"+reward.functions.flat={experiment.file}:flat", "+reward.weights.flat=1"
