@@ -171,7 +171,8 @@ def verifier_determinism(bench: Bench) -> Check:
 def reward_reachability(bench: Bench) -> Check:
     """Some completions earn more than others: among those of the start model, right answers, and texts that know
     nothing."""
-    name, is_control = "reward_reachability", set(bench.experiment.cfg.reward.weights) == {"constant"}
+    name, weights = "reward_reachability", bench.experiment.cfg.reward.weights
+    is_control = {reward for reward, weight in weights.items() if weight} == {"constant"}
     start, gold = (
         [value for group in bench.rewards.values() for value in group],
         bench.reward(bench.texts.get(RIGHT, [])),
