@@ -58,8 +58,9 @@ def main() -> None:
 def list_runs(seeds: list[int] | None = None) -> list[tuple[str, str, int, list[str]]]:
     """(kind, name, seed, overrides), seed by seed, healthy runs and failures in turn."""
     plan = []
-    for seed in seeds or SEEDS["failures"]:
-        sick = [("failures", name, seed, [*given, *OFF, f"seed={seed}"]) for name, given in FAILURES.items()]
+    for seed in seeds or sorted({*SEEDS["healthy"], *SEEDS["failures"]}):
+        sick = [("failures", name, seed, [*given, *OFF, f"seed={seed}"]) for name, given in FAILURES.items()
+                if seeds or seed in SEEDS["failures"]]  # fmt: skip
         healthy = [
             ("healthy", name, seed, [*overrides, f"seed={100 * seed + place}"])
             for place, (name, overrides) in enumerate(HEALTHY.items())

@@ -133,7 +133,7 @@ def test_rewards_that_differ_nowhere_fail_and_those_of_the_start_model_alone_war
     )
     same = [replace(one, reward=0.5) for one in complete(flat)]
     assert sick(check(flat, same), "failed") == {"reward_reachability"}
-    constant = experiment("right", "reward=constant", "reward.weights={constant: 1, outcome: 0}")
+    constant = experiment("right", "reward=constant", "+reward.weights.outcome=0")
     assert check(constant, [replace(one, reward=1.0) for one in same])["reward_reachability"].status == "warned"
 
 
