@@ -3,9 +3,9 @@
     make study-countdown_remedies                                # the runs
     python bench/countdown_remedies.py outputs/countdown_remedies
 
-The first table has a row per arm, over its seeds, on test rows; the second the dates of the fall, a row per run of the
-arms without a remedy and with half the rate. Differences are those of the report of a comparison, between the arm and
-`none`, adjusted by Holm over the arms.
+The first table has a row per arm, over its seeds, on test rows; the second the dates of the fall, a row per run.
+Differences are those of a comparison's report, between the arm and `none`, adjusted by Holm over the arms; 80% power is
+the difference that a repetition would find significant in 80%.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def group_by_arm(runs: list[Run]) -> Groups:
     arms: Groups = {}
     for run in runs:
         if run.status == "finished":
-            arms.setdefault(run.path.name.removeprefix("seed-").split("remedy-")[1].split("_seed")[0], []).append(run)
+            arms.setdefault(run.path.name.split("remedy-")[1], []).append(run)
     return dict(sorted(arms.items(), key=lambda arm: arm[0] != BASE))
 
 
@@ -61,19 +61,17 @@ def tabulate_arms(arms: Groups) -> list[str]:
     names = ("remedy", "accuracy", "against the start", "against none", "p, Holm", "80% power", *OUTCOMES)
     lines = _head(*names, "tokens", "KL, nats", "steps", "findings (runs)")
     for arm, runs in arms.items():
-        cells = [arm, *(_write(mean_over_seeds(runs, one), one.write) for one in (TRAINED, DIFFERENCE))]
-        contrast = contrasts.get(arm)
-        if contrast:
-            low, high = (-100 * contrast.interval[end] for end in ("high", "low"))
+        cells = [arm, *(one.write(mean_over_seeds(runs, one)) for one in (TRAINED, DIFFERENCE))]
+        if contrast := contrasts.get(arm):  # of `none` minus the arm
+            value, low, high = (-100 * (contrast.interval[part] or 0.0) for part in ("value", "high", "low"))
             p = "<0.001" if contrast.adjusted < 0.001 else f"{contrast.adjusted:.3f}"
-            cells += [f"{-100 * contrast.interval['value']:+.1f} [{low:+.1f}, {high:+.1f}]", p]
-            cells += [f"{100 * contrast.detectable:.1f}"]
+            cells += [f"{value:+.1f} [{low:+.1f}, {high:+.1f}]", p, f"{100 * contrast.detectable:.1f}"]
         else:
             cells += ["-"] * 3
         counts = [run.evaluation["trained"]["counts"] for run in runs]
         total = sum(sum(count.values()) for count in counts)
         cells += [f"{100 * sum(count.get(name, 0) for count in counts) / total:.0f}%" for name in OUTCOMES]
-        cells += [f"{mean_over_seeds(runs, TOKENS)['value']:.1f}", f"{mean_over_seeds(runs, KL)['value']:.1f}"]
+        cells += [one.write(mean_over_seeds(runs, one)) for one in (TOKENS, KL)]
         cells += [f"{np.mean([run.info['steps'] for run in runs]):.0f}", _list_findings(runs)]
         lines.append(_row(*cells))
     return lines
@@ -84,14 +82,14 @@ def tabulate_falls(arms: Groups) -> list[str]:
                   "findings (steps)")  # fmt: skip
     for arm, runs in arms.items():
         for run in runs:
-            steps, accuracies = run.series("validation/accuracy")
+            _, accuracies = run.series("validation/accuracy")
             fall = date_fall(run.validation)
             found = [f"{one['name']} ({_span(one['steps'])})" for one in run.diagnosis["findings"]]
             curve = " ".join(f"{100 * value:.0f}" for value in accuracies)
             alarms = ", ".join(f"{one['name']} ({one['step']})" for one in read_alarms(run))
             dates = ["-" if step is None else str(step) for step in fall]
             lines.append(_row(arm, str(run.info["seed"]), curve, *dates, alarms or "-", ", ".join(found) or "-"))
-    return [*lines, "", f"Validation is measured at steps {', '.join(map(str, steps))}."]
+    return lines
 
 
 def date_fall(validation: list[dict]) -> Fall:
@@ -102,9 +100,8 @@ def date_fall(validation: list[dict]) -> Fall:
     Fall(began=8, clear=8)
     """
     start = np.array(validation[0]["accuracy"])
-    below = [row for row in validation[1:]]
-    last = max((i for i, row in enumerate(below) if np.mean(row["accuracy"]) >= start.mean()), default=-1)
-    fallen = below[last + 1 :]
+    last = max(i for i, row in enumerate(validation) if np.mean(row["accuracy"]) >= start.mean())
+    fallen = validation[last + 1 :]
     clear = [row["step"] for row in fallen if _is_below(start, np.array(row["accuracy"]))]
     return Fall(fallen[0]["step"] if fallen else None, clear[0] if clear else None)
 
@@ -126,10 +123,6 @@ def _list_findings(runs: list[Run]) -> str:
 
 def _span(steps: list[int] | None) -> str:
     return "end" if steps is None else f"{steps[0]} to {steps[1]}"
-
-
-def _write(figure: dict | None, write: object) -> str:
-    return "-" if figure is None else write(figure)
 
 
 def _head(*names: str) -> list[str]:
