@@ -1,7 +1,7 @@
 """What kept Countdown's policy from falling to wrong answers: the tables of docs/studies/countdown_remedies.md.
 
     make study-countdown_remedies                                # the runs
-    python bench/countdown_remedies.py outputs/countdown_remedies
+    python bench/studies/countdown_remedies.py outputs/countdown_remedies
 
 The first table has a row per arm, over its seeds, on test rows; the second the dates of the fall, a row per run.
 Differences are those of a comparison's report, between the arm and `none`, adjusted by Holm over the arms; 80% power is
