@@ -17,11 +17,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import binomtest
 
-from rlhf_exp.report.columns import DIFFERENCE, KL, TOKENS, TRAINED, mean_over_seeds
+from rlhf_exp.report.columns import DIFFERENCE, KL, TRAINED, mean_over_seeds
 from rlhf_exp.report.groups import Groups
 from rlhf_exp.report.pairwise import run_tests
-from rlhf_exp.runs.load import Run, find_runs, load_run
-from rlhf_exp.stats import LEVEL
+from rlhf_exp.runs.load import SIDES, Run, find_runs, load_run
+from rlhf_exp.stats import LEVEL, mean_interval
 
 BASE = "none"
 OUTCOMES = ("correct", "partial", "failed")
@@ -43,7 +43,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     arms = group_by_arm(list(map(load_run, find_runs(parser.parse_args().folder))))
-    print("\n".join([*tabulate_arms(arms), "", *tabulate_falls(arms)]))
+    dates = [f"{arm}: {date_over_rows(runs)}" for arm, runs in arms.items()]
+    print(
+        "\n".join(
+            [
+                *tabulate_arms(arms),
+                "",
+                *tabulate_falls(arms),
+                "",
+                "All seeds of an arm together are clearly below the start from step:",
+                *dates,
+            ]
+        )
+    )
 
 
 def group_by_arm(runs: list[Run]) -> Groups:
@@ -59,7 +71,7 @@ def tabulate_arms(arms: Groups) -> list[str]:
     column = TRAINED._replace(start=None)  # without the tests against the start model
     contrasts = {one.second: one for one in run_tests(arms, column, BASE).contrasts}
     names = ("remedy", "accuracy", "against the start", "against none", "p, Holm", "80% power", *OUTCOMES)
-    lines = _head(*names, "tokens", "KL, nats", "steps", "findings (runs)")
+    lines = _head(*names, "reward, start to end", "KL, nats", "steps", "findings (runs)")
     for arm, runs in arms.items():
         cells = [arm, *(one.write(mean_over_seeds(runs, one)) for one in (TRAINED, DIFFERENCE))]
         if contrast := contrasts.get(arm):  # of `none` minus the arm
@@ -71,7 +83,8 @@ def tabulate_arms(arms: Groups) -> list[str]:
         counts = [run.evaluation["trained"]["counts"] for run in runs]
         total = sum(sum(count.values()) for count in counts)
         cells += [f"{100 * sum(count.get(name, 0) for count in counts) / total:.0f}%" for name in OUTCOMES]
-        cells += [one.write(mean_over_seeds(runs, one)) for one in (TOKENS, KL)]
+        rewards = [[run.evaluation[side]["reward"]["mean"]["value"] for run in runs] for side in SIDES]
+        cells += [" to ".join(f"{np.mean(of_side):.3f}" for of_side in rewards), KL.write(mean_over_seeds(runs, KL))]
         cells += [f"{np.mean([run.info['steps'] for run in runs]):.0f}", _list_findings(runs)]
         lines.append(_row(*cells))
     return lines
@@ -104,6 +117,16 @@ def date_fall(validation: list[dict]) -> Fall:
     fallen = validation[last + 1 :]
     clear = [row["step"] for row in fallen if _is_below(start, np.array(row["accuracy"]))]
     return Fall(fallen[0]["step"] if fallen else None, clear[0] if clear else None)
+
+
+def date_over_rows(runs: list[Run]) -> int | None:
+    """The first step from which the mean accuracy of these runs stays below that of the start by its 95% interval over
+    rows; None if it does not come to that by the last step that all have measured."""
+    steps = min((run.series("validation/accuracy")[0] for run in runs), key=len)
+    accuracy = np.mean([[row["accuracy"] for row in run.validation[: len(steps)]] for run in runs], axis=0)
+    intervals = [mean_interval(row - accuracy[0]) for row in accuracy[1:]]
+    last = max((i for i, one in enumerate(intervals) if one["high"] is None or one["high"] >= 0), default=-1)
+    return steps[1:][last + 1] if last + 2 < len(steps) else None
 
 
 def _is_below(before: np.ndarray, after: np.ndarray) -> bool:
