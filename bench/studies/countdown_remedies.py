@@ -140,7 +140,7 @@ def read_alarms(run: Run) -> list[dict]:
 
 
 def _list_findings(runs: list[Run]) -> str:
-    counted = Counter(name for run in runs for name in {one["name"] for one in run.diagnosis["findings"]})
+    counted = Counter(name for run in runs for name in sorted({one["name"] for one in run.diagnosis["findings"]}))
     return ", ".join(f"{name} {count}" for name, count in counted.most_common()) or "-"
 
 
