@@ -55,3 +55,17 @@ def test_the_comparison_has_every_method_at_equal_tokens_measured_alike():
     assert jobs["compare_dr_grpo"].algo.args["loss_type"] == "dr_grpo"
     assert jobs["compare_dr_grpo"].algo.args["scale_rewards"] == "none"
     assert jobs["compare_dr_grpo"].algo.args["max_steps"] == jobs["compare_grpo"].algo.args["max_steps"]
+
+
+def test_every_remedy_is_an_arm_at_equal_tokens_that_changes_one_thing(monkeypatch):
+    monkeypatch.chdir(ROOT)  # where the reward of a remedy is looked for
+    arms = compose_job("countdown_remedies", hydra=True).hydra.sweeper.params["remedy"].split(",")
+    assert sorted(arms) == sorted(path.stem for path in (ROOT / "sweeps" / "remedy").glob("*.yaml"))
+    settings = {arm: parse(compose_job("countdown_remedies", f"remedy={arm}", "output_dir=x")) for arm in arms}
+    base = settings["none"]
+    for cfg in settings.values():
+        cfg.algo.args.pop("reward_weights")  # follows the rewards
+        assert (cfg.train_tokens, cfg.max_tokens, cfg.eval) == (base.train_tokens, base.max_tokens, base.eval)
+    changed = {arm: sum(getattr(cfg, part) != getattr(base, part) for part in ("reward", "algo", "task"))
+               for arm, cfg in settings.items()}  # fmt: skip
+    assert changed == {arm: int(arm != "none") for arm in arms}
