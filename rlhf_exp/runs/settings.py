@@ -56,7 +56,7 @@ def recall(folder: str, typed: Collection[str] = ()) -> tuple[dict[str, str], li
 
 
 def list_settings(config: Mapping[str, Any]) -> dict[str, str]:
-    """{"eval.rows": "512", ...}: the settings by dotted key, without those of MAY_DIFFER and rewards without a weight."""
+    """{"eval.rows": "512", ...}: the settings by dotted key, without MAY_DIFFER and rewards that have no weight."""
     kept = {name: value for name, value in flatten(config).items() if value != {} and not name.startswith(MAY_DIFFER)
             and (value is not None or not name.startswith("reward.weights."))}  # fmt: skip
     return {name: str(value) for name, value in kept.items() if name not in LATER or value != LATER[name]}
