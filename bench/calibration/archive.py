@@ -16,7 +16,7 @@ from settings import HERE, ROOT
 
 from rlhf_exp.runs.load import load_run
 
-KINDS = ("healthy", "failures")
+KINDS = ("healthy", "healthy_test", "failures")
 KEPT = ("which", "id", "sample", "decoding", "completion", "tokens", "truncated", "outcome", "extracted", "rewards",
         "reward", "kl")  # fmt: skip
 """Of a row of samples.jsonl."""
@@ -40,7 +40,7 @@ class Archived(NamedTuple):
 
 def write_archive(root: Path = ROOT, to: Path = HERE) -> None:
     for kind in KINDS:
-        lines = [json.dumps(pack(folder)) for folder in sorted((root / kind).iterdir()) if is_done(folder)]
+        lines = [json.dumps(pack(folder)) for folder in sorted((root / kind).glob("*")) if is_done(folder)]
         (to / f"{kind}.jsonl.xz").write_bytes(lzma.compress("\n".join(lines).encode(), preset=9))
         print(f"{kind}: {len(lines)} runs, {(to / f'{kind}.jsonl.xz').stat().st_size / 1e6:.2f} MB")
 
@@ -74,7 +74,7 @@ def read_checks(folder: Path) -> dict[str, str]:
 
 
 def read_archive(kind: str, place: Path = HERE) -> list[Archived]:
-    """The archived runs, healthy or failures, in the order of their names and seeds."""
+    """The archived runs of one of KINDS, in the order of their names and seeds."""
     runs = []
     for line in lzma.decompress((place / f"{kind}.jsonl.xz").read_bytes()).decode().splitlines():
         packed = json.loads(line)

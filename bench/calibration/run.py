@@ -46,7 +46,7 @@ def main() -> None:
                 [*overrides, *ON, f"algo.args.max_steps={24 if 'algo=ppo' in overrides else 12}"],
             )
             for kind, name, seed, overrides in plan
-            if seed not in DEVELOPED or kind == "healthy"
+            if kind == "healthy" or kind == "failures" and seed not in DEVELOPED
         ]
     for number, (kind, name, seed, overrides) in enumerate(plan[given.part[0] :: given.part[1]]):
         folder = given.root / kind / f"{name}-{seed}"
@@ -58,16 +58,17 @@ def main() -> None:
 def list_runs(seeds: list[int] | None = None) -> list[tuple[str, str, int, list[str]]]:
     """(kind, name, seed, overrides), seed by seed, healthy runs and failures in turn."""
     plan = []
-    for seed in seeds or sorted({*SEEDS["healthy"], *SEEDS["failures"]}):
-        sick = [("failures", name, seed, [*given, *OFF, f"seed={seed}"]) for name, given in FAILURES.items()
-                if seeds or seed in SEEDS["failures"]]  # fmt: skip
-        healthy = [
-            ("healthy", name, seed, [*overrides, f"seed={100 * seed + place}"])
-            for place, (name, overrides) in enumerate(HEALTHY.items())
-            if seeds or seed in SEEDS["healthy"]
-        ]
-        whole = sorted((i / len(part), one) for part in (healthy, sick) for i, one in enumerate(part))
-        plan += [one for _, one in whole] if seed else [*sick, *healthy]
+    for seed in seeds or sorted({seed for of_kind in SEEDS.values() for seed in of_kind}):
+        kinds = [kind for kind, of_kind in SEEDS.items() if seed in of_kind] if not seeds else ["healthy", "failures"]
+        parts = []
+        for kind in kinds:
+            settings = FAILURES if kind == "failures" else HEALTHY
+            parts.append([
+                (kind, name, seed, [*given, *(OFF if kind == "failures" else []), f"seed={number}"])
+                for place, (name, given) in enumerate(settings.items())
+                for number in [seed if kind == "failures" else 100 * seed + place]
+            ])  # fmt: skip
+        plan += [one for _, one in sorted((i / len(part), one) for part in parts for i, one in enumerate(part))]
     return plan
 
 

@@ -29,7 +29,8 @@ def main() -> None:
     runs = {kind: read_archive(kind) for kind in KINDS}
     calibration, verdicts = calibrate(runs)
     save_calibration(calibration)
-    parts = [describe_runs(runs), list_false_alarms(runs["healthy"], calibration), list_failures(verdicts, runs),
+    fresh = [accuse_run(run, calibration) for run in runs["healthy_test"] if run.status == "finished"]
+    parts = [describe_runs(runs), list_false_alarms(runs, calibration, fresh), list_failures(verdicts, runs),
              list_public(runs, calibration, verdicts), list_thresholds(calibration)]  # fmt: skip
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     text = "\n\n".join(parts)
@@ -108,21 +109,31 @@ def describe_runs(runs: dict[str, list[Archived]]) -> str:
     return f"{table(['runs', 'how many', 'settings'], rows)}\n\nThey took {hours:.1f} hours of one CPU core."
 
 
-def list_false_alarms(healthy: list[Archived], calibration: Calibration) -> str:
-    accused = cross_fit(calibration)
-    line = f"**False alarms per run**, cross-fitted over settings: {interval(sum(map(bool, accused)), len(accused))}."
-    whole = standing(calibration)
-    line += f" By the shipped thresholds, which these runs have set: {interval(whole, len(accused))}."
-    refused = [run for run in healthy if "failed" in run.checks.values()]
-    line += f" Refused by the preflight: {interval(len(refused), sum(bool(run.checks) for run in healthy))}"
+def accuse_run(run: Archived, calibration: Calibration) -> set[str]:
+    """The names of the findings that accuse it."""
+    said = diagnose(run.metrics, run.evaluation, run.config, run.room, run.samples, calibration)["findings"]
+    return {found["name"] for found in said if found["severity"] != "info"}
+
+
+def list_false_alarms(runs: dict[str, list[Archived]], calibration: Calibration, fresh: list[set[str]]) -> str:
+    healthy = [run for run in runs["healthy"] if run.status == "finished"]
+    crossed, n = cross_fit(calibration), calibration.runs
+    checks = [list(run.checks.values()) for run in healthy if run.checks]
+    counts = [
+        ["**fresh seeds, shipped thresholds**: runs that set nothing", sum(map(bool, fresh)), len(fresh)],
+        ["cross-fitted over settings: a setting is judged by the others' thresholds", sum(map(bool, crossed)), n],
+        ["the runs that set the shipped thresholds", standing(calibration), n],
+        ["refused by the preflight", sum("failed" in of for of in checks), len(checks)],
+        ["warned by the preflight", sum("warned" in of for of in checks), len(checks)],
+    ]  # fmt: skip
+    test = [run for run in runs["healthy_test"] if run.status == "finished"]
+    said = [("fresh", *of) for of in zip(test, fresh, strict=True)]
+    said += [("cross-fitted", *of) for of in zip(healthy, crossed, strict=True)]
+    rows = [[f"`{run.name}`", run.seed, ", ".join(sorted(by)), how] for how, run, by in said if by]
     warned = Counter(name for run in healthy for name, status in run.checks.items() if status == "warned")
-    line += f"; it warned, by check: {', '.join(f'{name} {n}' for name, n in warned.most_common()) or 'of none'}."
-    rows = [
-        [f"`{run.name}`", run.seed, ", ".join(sorted(rules))]
-        for run, rules in zip([run for run in healthy if run.status == "finished"], accused, strict=True)
-        if rules
-    ]
-    return line + (f"\n\n{table(['accused healthy run', 'seed', 'by'], rows)}" if rows else "")
+    shown = table(["healthy runs", "accused"], [[what, interval(k, n)] for what, k, n in counts])
+    shown += f"\n\nWarnings of the preflight: {', '.join(f'{name} {n}' for name, n in warned.most_common()) or 'none'}."
+    return shown + (f"\n\n{table(['accused healthy run', 'seed', 'by', 'how'], rows)}" if rows else "")
 
 
 def standing(calibration: Calibration) -> int:
@@ -193,7 +204,7 @@ def list_public(runs: dict[str, list[Archived]], calibration: Calibration, verdi
     rows = [["these rules, all together", interval(accused, calibration.runs), interval(caught, len(verdicts))]]
     for name in PUBLIC:
         counts = []
-        for kind in KINDS:
+        for kind in ("healthy", "failures"):
             found = [said for run in runs[kind] if (said := accuse(name, run)) is not None]
             counts.append(interval(sum(found), len(found)))
         rows.append([name, *counts])
