@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 from settings import HERE, ROOT
 
-from rlhf_exp.runs.load import load_run
-
 KINDS = ("healthy", "healthy_test", "failures")
 KEPT = ("which", "id", "sample", "decoding", "completion", "tokens", "truncated", "outcome", "extracted", "rewards",
         "reward", "kl")  # fmt: skip
@@ -51,6 +49,8 @@ def is_done(folder: Path) -> bool:
 
 
 def pack(folder: Path) -> dict[str, Any]:
+    from rlhf_exp.runs.load import load_run  # so that reading needs no package
+
     name, _, seed = folder.name.rpartition("-")
     run = load_run(folder)
     config = {key: value for key, value in run.config.items() if key not in LEFT_OUT}

@@ -104,6 +104,8 @@ HEALTHY = {
     "kto_lora": [*KTO, "peft=lora"],
     "hh_dpo_lora": [*HH_DPO, "peft=lora"],
     "sft_traces_32": ["experiment=compare_sft", "task.baselines=false", "algo.args.max_steps=60", "max_tokens=32"],
+    "ppo_target_kl_32": [*PPO, "algo.target_kl=2", "max_tokens=32"],
+    "ppo_target_kl_separate": [*PPO, "algo.target_kl=2", "algo.critic=separate"],
 }  # fmt: skip
 
 

@@ -1,0 +1,90 @@
+"""Tries the diagnosis's own remedies: does the first one that it proposes, alone, make a sick run healthy and better?
+
+    python bench/calibration/remedies.py       # two runs each of sick settings, two more with the remedy; remedies.json
+
+Of each kind of failure that an override can undo, seeds 10 and 11: the remedy of the earliest finding that names it
+rightly, or else of the preflight's check. `reward=...` replaces the faulty reward. Faults of code and of rows, which no
+override undoes, are left out and counted.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from archive import pack, to_rows
+from run import OFF, execute
+from settings import CHECKS, FAILURES, HERE, MEANT, ROOT, SHARED
+from tables import interval, table
+
+from rlhf_exp import pipeline
+from rlhf_exp.diagnose import diagnose
+
+SEEDS = (10, 11)
+OUTCOME = HERE / "remedies.json"
+IN_CODE = {"wrong_reference", "frozen_adapter", "no_eos", "critic_noise", "labels_flipped", "reward_model_length",
+           "stale_sampling", "test_rows_in_training"}  # fmt: skip
+BY_PREFLIGHT = {"top_p": "algo.args.top_p=1.0"}
+"""The remedy of the check where the diagnosis passes the kind."""
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    pipeline._report_and_push = lambda cfg, folder: 0  # type: ignore[assignment]
+    rows = [try_remedy(kind, seed) for kind in FAILURES if kind not in IN_CODE for seed in SEEDS]
+    OUTCOME.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")
+    print(list_remedies())
+
+
+def try_remedy(kind: str, seed: int) -> dict[str, Any]:
+    overrides = [*SHARED, *FAILURES[kind], *OFF, f"seed={seed}"]
+    sick, accuracy = judge(ROOT / "remedies" / "sick" / f"{kind}-{seed}", overrides)
+    right = set(MEANT[kind][1].split())
+    proposed = [found for found in sick if found["name"] in right and found["remedy"]]
+    by, remedy = (proposed[0]["name"], proposed[0]["remedy"]) if proposed else ("", BY_PREFLIGHT.get(kind))
+    row = {"kind": kind, "seed": seed, "by": by or CHECKS.get(kind, "").split(" ")[0], "remedy": remedy}
+    if remedy is None:
+        return row | {"healthy": False, "better": False}
+    kept = [one for one in overrides if not (remedy.startswith("reward=") and "reward" in one)]
+    still, after = judge(ROOT / "remedies" / "treated" / f"{kind}-{seed}", [*kept, remedy])
+    better = after is not None and accuracy is not None and after > accuracy
+    return row | {"healthy": not still, "better": better, "accuracy": [accuracy, after],
+                  "still": [found["name"] for found in still]}  # fmt: skip
+
+
+def judge(folder: Path, overrides: list[str]) -> tuple[list[dict[str, Any]], float | None]:
+    """The findings that accuse the run, and its held-out accuracy after training."""
+    execute([*overrides, "eval.seed=${seed}", f"output_dir={folder}"], folder)
+    run = pack(folder)
+    metrics, samples = to_rows(run["metrics"]), to_rows(run["samples"])
+    said = diagnose(metrics, run["evaluation"], run["config"], run["room"], samples)["findings"]
+    accuracy = run["evaluation"].get("trained", {}).get("accuracy", {}).get("value")
+    return [found for found in said if found["severity"] != "info"], accuracy
+
+
+def list_remedies() -> str:
+    """The table of docs/diagnosis.md, from the archived outcome."""
+    tried = json.loads(OUTCOME.read_text(encoding="utf-8"))
+    rows = []
+    for kind in dict.fromkeys(row["kind"] for row in tried):
+        of_kind = [row for row in tried if row["kind"] == kind]
+        remedies = ", ".join(dict.fromkeys(f"`{row['remedy']}`" if row["remedy"] else "none" for row in of_kind))
+        by = ", ".join(dict.fromkeys(row["by"] for row in of_kind))
+        accuracy = ", ".join(" to ".join(f"{100 * value:.0f}" for value in row.get("accuracy", [])) for row in of_kind)
+        still = ", ".join(dict.fromkeys(name for row in of_kind for name in row.get("still", []))) or "-"
+        counts = [f"{sum(row[what] for row in of_kind)} of {len(of_kind)}" for what in ("healthy", "better")]
+        rows.append([f"`{kind}`", by, remedies, accuracy, *counts, still])
+    both = [row["healthy"] and row["better"] for row in tried]
+    sums = [
+        interval(sum(of), len(of)) for of in (*([row[key] for row in tried] for key in ("healthy", "better")), both)
+    ]
+    head = ["failure", "finding", "remedy", "accuracy without and with it, %", "healthy", "better", "found with it"]
+    said = (
+        f"**Remedies**, each alone, two new seeds: healthy with it {sums[0]}; more accurate than without it {sums[1]};"
+    )
+    said += f" both {sums[2]}. Not tried: {len(IN_CODE)} kinds whose fault is code or rows, which no override undoes."
+    return f"{said}\n\n{table(head, rows)}"
+
+
+if __name__ == "__main__":
+    main()
