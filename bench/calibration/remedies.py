@@ -15,7 +15,7 @@ import torch
 from archive import pack, to_rows
 from run import OFF, execute
 from settings import CHECKS, FAILURES, HERE, MEANT, ROOT, SHARED
-from tables import interval, table
+from tables import list_remedies
 
 from rlhf_exp import pipeline
 from rlhf_exp.diagnose import diagnose
@@ -60,30 +60,6 @@ def judge(folder: Path, overrides: list[str]) -> tuple[list[dict[str, Any]], flo
     said = diagnose(metrics, run["evaluation"], run["config"], run["room"], samples)["findings"]
     accuracy = run["evaluation"].get("trained", {}).get("accuracy", {}).get("value")
     return [found for found in said if found["severity"] != "info"], accuracy
-
-
-def list_remedies() -> str:
-    """The table of docs/diagnosis.md, from the archived outcome."""
-    tried = json.loads(OUTCOME.read_text(encoding="utf-8"))
-    rows = []
-    for kind in dict.fromkeys(row["kind"] for row in tried):
-        of_kind = [row for row in tried if row["kind"] == kind]
-        remedies = ", ".join(dict.fromkeys(f"`{row['remedy']}`" if row["remedy"] else "none" for row in of_kind))
-        by = ", ".join(dict.fromkeys(row["by"] for row in of_kind))
-        accuracy = ", ".join(" to ".join(f"{100 * value:.0f}" for value in row.get("accuracy", [])) for row in of_kind)
-        still = ", ".join(dict.fromkeys(name for row in of_kind for name in row.get("still", []))) or "-"
-        counts = [f"{sum(row[what] for row in of_kind)} of {len(of_kind)}" for what in ("healthy", "better")]
-        rows.append([f"`{kind}`", by, remedies, accuracy, *counts, still])
-    both = [row["healthy"] and row["better"] for row in tried]
-    sums = [
-        interval(sum(of), len(of)) for of in (*([row[key] for row in tried] for key in ("healthy", "better")), both)
-    ]
-    head = ["failure", "finding", "remedy", "accuracy without and with it, %", "healthy", "better", "found with it"]
-    said = (
-        f"**Remedies**, each alone, two new seeds: healthy with it {sums[0]}; more accurate than without it {sums[1]};"
-    )
-    said += f" both {sums[2]}. Not tried: {len(IN_CODE)} kinds whose fault is code or rows, which no override undoes."
-    return f"{said}\n\n{table(head, rows)}"
 
 
 if __name__ == "__main__":

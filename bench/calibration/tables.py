@@ -6,6 +6,7 @@ A false alarm is counted by cross-fitting: each healthy run is judged by thresho
 A failure is judged by the thresholds from all healthy runs. Intervals are exact (Clopper-Pearson, 95%).
 """
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable
 from functools import cache
@@ -14,9 +15,10 @@ from statistics import median
 from typing import Any
 
 from archive import KINDS, Archived, read_archive
+from onset import list_onsets
 from public import PUBLIC, accuse
 from scipy.stats import beta
-from settings import CHECKS, DEVELOPED, MEANT
+from settings import CHECKS, DEVELOPED, HERE, MEANT
 
 from rlhf_exp.diagnose import diagnose, score_run
 from rlhf_exp.diagnose.calibration import Calibration, Scores, find_thresholds, save_calibration
@@ -31,7 +33,8 @@ def main() -> None:
     save_calibration(calibration)
     fresh = [accuse_run(run, calibration) for run in runs["healthy_test"] if run.status == "finished"]
     parts = [describe_runs(runs), list_false_alarms(runs, calibration, fresh), list_failures(verdicts, runs),
-             list_public(runs, calibration, verdicts), list_thresholds(calibration)]  # fmt: skip
+             describe_onsets(verdicts), list_remedies(), list_public(runs, calibration, verdicts),
+             list_thresholds(calibration)]  # fmt: skip
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     text = "\n\n".join(parts)
     PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
@@ -70,7 +73,7 @@ def judge(run: Archived, calibration: Calibration, warned: set[str]) -> dict[str
     return {"run": run, "accused": set(findings), "right": right, "test": run.seed not in DEVELOPED,
             "checks": checks, "verdict": weigh(findings.keys() & right, findings),
             "together": weigh(checked | findings.keys() & right, checks | findings.keys()),
-            "onset": min(steps) / last if steps else None}  # fmt: skip
+            "onset": min(steps) / last if steps else None, "onset_step": min(steps, default=None)}  # fmt: skip
 
 
 def weigh(right: Collection[str], named: Collection[str]) -> str:
@@ -198,6 +201,36 @@ def measure_harm(runs: list[Archived]) -> str:
     return f"{sum(changes) / len(changes):+.0f} ({min(changes):+.0f} to {max(changes):+.0f})"
 
 
+def describe_onsets(verdicts: list[dict[str, Any]]) -> str:
+    said, rows, head = list_onsets(verdicts)
+    return f"**Onset**, of the test runs whose accuracy falls in training: {said}\n\n{table(head, rows)}"
+
+
+def list_remedies() -> str:
+    """What remedies.py found."""
+    tried = json.loads((HERE / "remedies.json").read_text(encoding="utf-8"))
+    rows = []
+    for kind in dict.fromkeys(row["kind"] for row in tried):
+        of_kind = [row for row in tried if row["kind"] == kind]
+        remedies = ", ".join(dict.fromkeys(f"`{row['remedy']}`" if row["remedy"] else "none" for row in of_kind))
+        by = ", ".join(dict.fromkeys(row["by"] for row in of_kind))
+        accuracy = ", ".join(" to ".join(f"{100 * value:.0f}" for value in row.get("accuracy", [])) for row in of_kind)
+        still = ", ".join(dict.fromkeys(name for row in of_kind for name in row.get("still", []))) or "-"
+        counts = [f"{sum(row[what] for row in of_kind)} of {len(of_kind)}" for what in ("healthy", "better")]
+        rows.append([f"`{kind}`", by, remedies, accuracy, *counts, still])
+    both = [row["healthy"] and row["better"] for row in tried]
+    sums = [
+        interval(sum(of), len(of)) for of in (*([row[key] for row in tried] for key in ("healthy", "better")), both)
+    ]
+    head = ["failure", "finding", "remedy", "accuracy without and with it, %", "healthy", "better", "found with it"]
+    said = (
+        f"**Remedies**, each alone, two new seeds: healthy with it {sums[0]}; more accurate than without it {sums[1]};"
+    )
+    left = len(MEANT) - len({row["kind"] for row in tried})
+    said += f" both {sums[2]}. Not tried: {left} kinds whose fault is code or rows, which no override undoes."
+    return f"{said}\n\n{table(head, rows)}"
+
+
 def list_public(runs: dict[str, list[Archived]], calibration: Calibration, verdicts: list[dict[str, Any]]) -> str:
     accused = sum(map(bool, cross_fit(calibration)))
     caught = sum(v["verdict"] != "healthy" for v in verdicts)
@@ -208,6 +241,11 @@ def list_public(runs: dict[str, list[Archived]], calibration: Calibration, verdi
             found = [said for run in runs[kind] if (said := accuse(name, run)) is not None]
             counts.append(interval(sum(found), len(found)))
         rows.append([name, *counts])
+    if (path := HERE / "provenir.json").exists():
+        of = {kind: json.loads(path.read_text(encoding="utf-8"))[kind] for kind in ("healthy", "failures")}
+        for title, key in (("any anomaly", "any"), ("a critical one", "critical")):
+            counts = [interval(of[kind][key], of[kind]["runs"]) for kind in of]
+            rows.append([f"provenir 0.8.0, FlightRecorder: {title}", *counts])
     return table(["rule", "healthy runs accused", "failures accused (by any name)"], rows)
 
 

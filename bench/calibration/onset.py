@@ -1,0 +1,58 @@
+"""When the harm of a failure begins, and how far from that the first right finding is.
+
+After CHERRL (arXiv:2606.04923): the harm is smoothed, its onset is not one step but the interval that a sweep of
+thresholds gives, and the error of a date is its distance to that interval. The harm here is how far the share of right
+training completions is below that of the start, by `angle`: a failure whose reward rises and one whose reward falls are
+dated alike. Only runs in which it can be seen are dated.
+"""
+
+from statistics import median
+from typing import Any
+
+from archive import Archived
+
+from rlhf_exp.diagnose.signals import Signals, angle
+
+SWEEP = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+"""Shares of a run's largest harm."""
+SEEN = 0.4
+"""A smaller harm, such as from 20 to 7%, is not told from the noise of 32 completions a step."""
+
+
+def date_harm(run: Archived) -> tuple[int, int] | None:
+    """The first and the last onset, in steps, over the sweep; None without a harm that can be seen."""
+    signals = Signals(run.metrics, run.evaluation, run.config)
+    course = [(step or 0, score) for step, score in signals.rise("outcome/correct", angle, sign=-1)]
+    largest = max((score for _, score in course), default=0.0)
+    if largest < SEEN:
+        return None
+    onsets = [next(step for step, score in course if score >= share * largest) for share in SWEEP]
+    return onsets[0], onsets[-1]
+
+
+def measure_error(run: Archived, step: int) -> float | None:
+    """The signed distance of `step` to the run's onset, as a share of the run: below 0 before it, 0 within it."""
+    if (interval := date_harm(run)) is None:
+        return None
+    first, last = interval
+    return (min(step - first, 0) + max(step - last, 0)) / run.metrics[-1]["step"]
+
+
+def list_onsets(verdicts: list[dict[str, Any]]) -> tuple[str, list[list[str]], list[str]]:
+    """A sentence, a table's rows by kind, and its head, of the test runs that are named rightly while they train."""
+    rows, errors = [], []
+    for kind in dict.fromkeys(verdict["run"].name for verdict in verdicts):
+        found = [(one["run"], one["onset_step"]) for one in verdicts
+                 if one["test"] and one["run"].name == kind and one["onset_step"]]  # fmt: skip
+        dated = [
+            (date_harm(run), step, error) for run, step in found if (error := measure_error(run, step)) is not None
+        ]
+        if dated:
+            errors += [error for *_, error in dated]
+            spans = ", ".join(f"{first} to {last}" for (first, last), *_ in dated)
+            steps = ", ".join(str(step) for _, step, _ in dated)
+            rows.append([f"`{kind}`", spans, steps, f"{100 * median(error for *_, error in dated):+.0f}%"])
+    near = sum(abs(error) <= 0.1 for error in errors)
+    head = ["failure", "harm begins, steps, by run", "first right finding", "median error, share of the run"]
+    said = f"{near} of {len(errors)} first right findings lie within a tenth of the run of the harm's onset; median"
+    return f"{said} {100 * median(errors):+.0f}%." if errors else "No harm was dated.", rows, head
