@@ -19,6 +19,7 @@ from tables import list_remedies
 
 from rlhf_exp import pipeline
 from rlhf_exp.diagnose import diagnose
+from rlhf_exp.runs.load import NotARun
 
 SEEDS = (10, 11)
 OUTCOME = HERE / "remedies.json"
@@ -46,7 +47,10 @@ def try_remedy(kind: str, seed: int) -> dict[str, Any]:
     if remedy is None:
         return row | {"healthy": False, "better": False}
     kept = [one for one in overrides if not (remedy.startswith("reward=") and "reward" in one)]
-    still, after = judge(ROOT / "remedies" / "treated" / f"{kind}-{seed}", [*kept, remedy])
+    try:
+        still, after = judge(ROOT / "remedies" / "treated" / f"{kind}-{seed}", [*kept, remedy])
+    except NotARun:
+        return row | {"healthy": False, "better": False, "still": ["refused with the other overrides"]}
     better = after is not None and accuracy is not None and after > accuracy
     return row | {"healthy": not still, "better": better, "accuracy": [accuracy, after],
                   "still": [found["name"] for found in still]}  # fmt: skip

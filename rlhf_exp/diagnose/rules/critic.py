@@ -5,8 +5,8 @@ from statistics import median
 from rlhf_exp.diagnose.rule import Finding, has_critic, rule
 from rlhf_exp.diagnose.signals import LEAST_ROWS, Signals, combine, log
 
-NOTHING = 1e-4
-"""A share of the variance that is as good as none."""
+NOTHING, LEAST = 1e-4, 1e-3
+"""A share of the variance, and a weight of the value loss, that are as good as none."""
 
 
 @rule("warning", "ppo/explained_variance", of=has_critic)
@@ -38,7 +38,7 @@ def critic_collapse(run: Signals) -> Finding:
 
 
 def _help_critic(run: Signals) -> list[str]:
-    """Overrides for a better critic: a weight for its loss if it has none, else a quarter of its rate."""
+    """Overrides for a better critic: a weight for its loss if it has hardly any, else a quarter of its rate."""
     rate = run.config["algo"].get("critic_learning_rate")
     slower = [f"algo.critic_learning_rate={rate / 4:g}"] if rate else []
-    return ["algo.vf_coef=0.1"] if run.config["algo"].get("vf_coef") == 0 else [*slower, run.lower_rate(2)]
+    return ["algo.vf_coef=0.1"] if run.config["algo"].get("vf_coef", 1.0) < LEAST else [*slower, run.lower_rate(2)]

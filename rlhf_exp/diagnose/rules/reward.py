@@ -21,7 +21,11 @@ def find_hopeless(run: Signals) -> Why | None:
         return None
     task = run.config.get("task", {})
     shown = task.get("name") and DEMONSTRATIONS in find_keys(task["name"]).provides
-    cause = f"the start model has none of {sum(counts.values())} held-out completions right: there is nothing to"
+    cause = f"the start model has none of {sum(counts.values())} held-out completions right"
+    if (run.measured("baseline/truncation_rate") or {"value": 0.0})["value"] > MOSTLY:
+        budget = run.config.get("max_tokens", 0)
+        return f"{cause}, and most are cut off: max_tokens={budget} is too small", [f"max_tokens={2 * budget}"]
+    cause += ": there is nothing to"
     cause += " reinforce. First train it by algo=sft and go on from that model (model.path=RUN/model), or reward steps"
     cause += " towards an answer (a graded reward), or begin with easier rows"
     return cause, ["algo=sft"] if shown and task.get("completion_column", "") is not None else []
@@ -37,7 +41,9 @@ def _explain_silence(run: Signals) -> Why:
     if hopeless := find_hopeless(run):
         return hopeless
     group = int(run.arg("num_generations", 8))
-    remedies = [run.set_arg("num_generations", size) for size in (2 * group, *range(group + 1, 8 * group))]
+    sizes = (max(2 * group, 8), *range(group + 1, 8 * group))
+    remedies = [run.set_arg("temperature", 1.0)] if run.arg("temperature", 1.0) < MOSTLY else []
+    remedies += [run.set_arg("num_generations", size) for size in sizes]
     remedies.append(run.set_arg("per_device_train_batch_size", 2 * run.arg("per_device_train_batch_size", 8)))
     cause = "the problems are too hard, or the completions of a group too similar, for one to do better"
     return cause, remedies
