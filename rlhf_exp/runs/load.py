@@ -216,7 +216,8 @@ def read_file(path: Path, parse: Callable[[str], Any], form: type) -> Any:
     except OSError as error:
         raise NotARun(f"{path}: cannot be read ({error.strerror})") from error
     except (YAMLError, ValueError, RecursionError) as error:
-        raise NotARun(f"{path}: not valid {path.suffix[1:].upper()} ({' '.join(str(error).split())})") from error
+        form_name = "YAML" if path.suffix in (".yaml", ".yml") else "JSON"
+        raise NotARun(f"{path}: not valid {form_name} ({' '.join(str(error).split())})") from error
     if found is not None and not isinstance(found, form):
         raise NotARun(f"{path}: expected a {'mapping' if form is dict else 'list'}, found {type(found).__name__}")
     return found or form()

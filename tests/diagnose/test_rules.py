@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rlhf_exp.diagnose import diagnose, find_alarms
+from rlhf_exp.diagnose import diagnose, find_alarms, score_run
 from rlhf_exp.diagnose.calibration import Calibration
 from rlhf_exp.diagnose.rules import RULES
 from tests.diagnose.cases import (
@@ -333,6 +333,16 @@ def test_a_rate_far_from_the_usual_one_is_set_back(rate, remedy):
     config = make_config(args={"learning_rate": rate}, model={"learning_rate": {"grpo": 1e-3}, "parameters": 1000})
     finding = find(courses={"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3}, config=config)["gradient_spike"]
     assert finding["remedy"] == f"algo.args.learning_rate={remedy}"
+
+
+def test_a_correlation_above_1_by_rounding_is_one_of_1():
+    rewards = [1.0] * 7 + [0.1]  # statistics.correlation gives 1.0000000000000002
+    samples = [
+        {"which": "baseline", "tokens": 9, "reward": reward, "outcome": "correct" if reward == 1 else "failed"}
+        for reward in rewards
+    ]
+    scores = score_run(make_metrics("grpo"), {}, make_config(), samples)
+    assert scores["reward_apart_from_outcome"] == 0
 
 
 def test_a_reward_that_pays_for_length_is_named():

@@ -143,7 +143,7 @@ def reward_apart_from_outcome(run: Signals) -> Finding | None:
     rewards, right = [row["reward"] for row in rows], [float(row.get("outcome") == "correct") for row in rows]
     if "model" in run.weights or run.is_control or len(set(rewards)) < 2 or len(set(right)) < 2:
         return None
-    share = correlation(rewards, right)
+    share = min(max(correlation(rewards, right), -1.0), 1.0)
     evidence = f"among {len(rows)} completions of the start model, reward and right answers have a correlation of"
     cause = "the reward pays for something else than right answers, or its rows are mixed up"
     return Finding([(None, math.acos(share))], f"{evidence} {share:.2f}", cause, ["reward=outcome"])
