@@ -255,6 +255,12 @@ def test_solved_problems_need_no_more_steps():
     assert finding["remedy"] == "+algo.args.max_steps=310"
 
 
+def test_rewards_that_never_differ_are_no_matter_of_the_group():
+    courses = {"frac_reward_zero_std": lambda x: 1.0, "reward_std": lambda x: 0.0}
+    config = make_config(args={"num_generations": 8}, reward={"weights": {"mine": 1.0}})
+    assert find(courses=courses, config=config)["no_reward_variance"]["remedy"] == "reward=outcome"
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, None])
 def test_what_is_not_finite_is_certain(value):
     finding = find(courses={"loss": lambda x: value if x == 1 else 0.01}, config=CONFIG)["nonfinite_loss"]

@@ -8,6 +8,7 @@ from rlhf_exp.diagnose.rule import Finding, is_online, rule
 from rlhf_exp.diagnose.signals import Signals, angle, combine, last_quarter, log, mean, recent, worst
 from rlhf_exp.tasks.schema import find_keys
 
+NONE = 1e-6  # a spread of rewards
 RARELY, MOSTLY = 0.01, 0.5  # of completions: shares that tell one cause from another
 Why = tuple[str, list[str]]
 
@@ -40,6 +41,8 @@ def _explain_silence(run: Signals) -> Why:
         return cause, run.scale_length(silent[0][0] / run.last_step)
     if hopeless := find_hopeless(run):
         return hopeless
+    if (spreads := run.series("reward_std")) and max(std for _, std in spreads) < NONE:
+        return "no two rewards ever differed: what the reward looks for is in no completion", ["reward=outcome"]
     group = int(run.arg("num_generations", 8))
     sizes = (max(2 * group, 8), *range(group + 1, 8 * group))
     remedies = [run.set_arg("temperature", 1.0)] if run.arg("temperature", 1.0) < MOSTLY else []
@@ -56,7 +59,7 @@ def no_reward_variance(run: Signals) -> Finding | None:
     if run.is_control:
         return None
     silent = run.series("frac_reward_zero_std")
-    silent = silent or [(step, float(std < 1e-6)) for step, std in run.series("reward_std")]
+    silent = silent or [(step, float(std < NONE)) for step, std in run.series("reward_std")]
     quarter, correct = last_quarter(silent), last_quarter(run.series("outcome/correct"))
     evidence = f"{mean(quarter):.0%} of the groups had equal rewards"
     evidence += f", with {mean(correct):.0%} of the completions correct" if correct else ""
