@@ -192,8 +192,10 @@ def sum_tensors(trainer: Any) -> dict[str, list[float]]:
     norm too, since equal steps up and down can cancel in the sum."""
     norm, found = torch.linalg.vector_norm, {}
     for name, p in _name_tensors(trainer):
-        sums = [p.detach().sum(dtype=torch.float64)]
-        found[name] = torch.stack([*sums, *[norm(p.detach(), dtype=torch.float64)] * p.is_floating_point()])
+        of = (
+            (p.sum(dtype=torch.float64), norm(p, dtype=torch.float64)) if p.is_floating_point() else (p.sum().double(),)
+        )
+        found[name] = torch.stack([one.detach() for one in of])
     return {name: values.tolist() for name, values in found.items()}
 
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ import torch
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.errors import FailedCheck
 from rlhf_exp.preflight import FILE, first_steps
-from rlhf_exp.preflight.first_steps import FirstSteps
+from rlhf_exp.preflight.first_steps import FirstSteps, sum_tensors
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.trainers import build_trainer
 from tests.building import QUIET, ROLLOUTS_OF_8, UNTRAINED, build_experiment, reward_length_of_7
@@ -222,3 +223,9 @@ def test_a_run_that_fails_in_its_first_steps_says_so_in_a_line_and_leaves_a_read
     assert (workplace / "frozen" / "report.html").is_file()
     done = launch(*SHORT, "algo.trainer=broken.py:Frozen", "output_dir=off", "preflight=off")
     assert done.returncode == 0 and not (workplace / "off" / FILE).exists()
+
+
+def test_weights_of_four_bits_are_summed_too():
+    model = torch.nn.Module()
+    model.packed = torch.nn.Parameter(torch.tensor([200, 100], dtype=torch.uint8), requires_grad=False)
+    assert sum_tensors(SimpleNamespace(model=model, args=None)) == {"packed": [300.0]}
