@@ -1,9 +1,9 @@
 """When the harm of a failure begins, and how far from that the first right finding is.
 
-After CHERRL (arXiv:2606.04923): the harm is smoothed, its onset is not one step but the interval that a sweep of
-thresholds gives, and the error of a date is its distance to that interval. The harm here is how far the share of right
-training completions is below that of the start, by `angle`: a failure whose reward rises and one whose reward falls are
-dated alike. Only runs in which it can be seen are dated.
+In the manner of CHERRL (arXiv:2606.04923), whose gap needs a proxy that rises: the harm is smoothed, its onset is not one
+step but the interval that a sweep of thresholds gives, and the error of a date is its distance to that interval. The harm
+here is how far the share of right training completions is below that of the start, by `angle`: a failure whose reward
+rises and one whose reward falls are dated alike. Only runs in which it can be seen are dated.
 """
 
 from statistics import median
@@ -15,8 +15,9 @@ from rlhf_exp.diagnose.signals import Signals, angle
 
 SWEEP = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 """Shares of a run's largest harm."""
-SEEN = 0.4
-"""A smaller harm, such as from 20 to 7%, is not told from the noise of 32 completions a step."""
+SEEN = 0.5
+"""A smaller harm, such as from 20 to 5%, is not told from the noise of 32 completions a step: 0.4 dates one in 11 of 96
+fresh healthy runs, and 0.5 in 2."""
 
 
 def date_harm(run: Archived) -> tuple[int, int] | None:
@@ -38,12 +39,13 @@ def measure_error(run: Archived, step: int) -> float | None:
     return (min(step - first, 0) + max(step - last, 0)) / run.metrics[-1]["step"]
 
 
-def list_onsets(verdicts: list[dict[str, Any]]) -> tuple[str, list[list[str]], list[str]]:
-    """A sentence, a table's rows by kind, and its head, of the test runs that are named rightly while they train."""
-    rows, errors = [], []
+def list_onsets(verdicts: list[dict[str, Any]]) -> tuple[str, tuple[int, int], list[list[str]], list[str]]:
+    """A sentence, its count and n, a table's rows by kind, and its head, of the test runs."""
+    rows, errors, missed = [], [], 0
     for kind in dict.fromkeys(verdict["run"].name for verdict in verdicts):
-        found = [(one["run"], one["onset_step"]) for one in verdicts
-                 if one["test"] and one["run"].name == kind and one["onset_step"]]  # fmt: skip
+        of_kind = [one for one in verdicts if one["test"] and one["run"].name == kind]
+        missed += sum(not one["onset_step"] and date_harm(one["run"]) is not None for one in of_kind)
+        found = [(one["run"], one["onset_step"]) for one in of_kind if one["onset_step"]]
         dated = [
             (date_harm(run), step, error) for run, step in found if (error := measure_error(run, step)) is not None
         ]
@@ -54,5 +56,8 @@ def list_onsets(verdicts: list[dict[str, Any]]) -> tuple[str, list[list[str]], l
             rows.append([f"`{kind}`", spans, steps, f"{100 * median(error for *_, error in dated):+.0f}%"])
     near = sum(abs(error) <= 0.1 for error in errors)
     head = ["failure", "harm begins, steps, by run", "first right finding", "median error, share of the run"]
-    said = f"{near} of {len(errors)} first right findings lie within a tenth of the run of the harm's onset; median"
-    return f"{said} {100 * median(errors):+.0f}%." if errors else "No harm was dated.", rows, head
+    said = (
+        f"of {len(errors) + missed} runs with a harm that can be seen, {missed} have no right finding with a date, and"
+    )
+    said += f" in {near} the first one lies within a tenth of the run of the harm's onset"
+    return said, (near, len(errors) + missed), rows, head

@@ -47,6 +47,8 @@ def read(row: dict) -> dict[str, float]:
     for name, ours in NAMES.items():
         known = [row[key] for key in ours if row.get(key) is not None]
         values[name] = known[0] if known else HARMLESS.get(name, 0.0)
+    if row.get("ppo/kl") is not None:  # per completion
+        values["kl"] = row["ppo/kl"] / max(values["response_length_mean"], 1.0)
     return values
 
 

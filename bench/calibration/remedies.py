@@ -3,18 +3,19 @@
     python bench/calibration/remedies.py       # two runs each of sick settings, two more with the remedy; remedies.json
 
 Of each kind of failure that an override can undo, seeds 10 and 11: the remedy of the earliest finding that names it
-rightly, or else of the preflight's check. `reward=...` replaces the faulty reward. Faults of code and of rows, which no
-override undoes, are left out and counted.
+rightly. `reward=...` replaces the faulty reward. Left out, and counted, are faults of code and of rows, which no
+override undoes, and top_p, which the preflight alone names.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import torch
 from archive import pack, to_rows
 from run import OFF, execute
-from settings import CHECKS, FAILURES, HERE, MEANT, ROOT, SHARED
+from settings import FAILURES, HERE, MEANT, ROOT, SHARED
 from tables import list_remedies
 
 from rlhf_exp import pipeline
@@ -23,10 +24,8 @@ from rlhf_exp.runs.load import NotARun
 
 SEEDS = (10, 11)
 OUTCOME = HERE / "remedies.json"
-IN_CODE = {"wrong_reference", "frozen_adapter", "no_eos", "critic_noise", "labels_flipped", "reward_model_length",
-           "stale_sampling", "test_rows_in_training"}  # fmt: skip
-BY_PREFLIGHT = {"top_p": "algo.args.top_p=1.0"}
-"""The remedy of the check where the diagnosis passes the kind."""
+IN_CODE = {"top_p", "wrong_reference", "frozen_adapter", "no_eos", "critic_noise", "labels_flipped",
+           "reward_model_length", "stale_sampling", "test_rows_in_training"}  # fmt: skip
 
 
 def main() -> None:
@@ -42,13 +41,13 @@ def try_remedy(kind: str, seed: int) -> dict[str, Any]:
     sick, accuracy = judge(ROOT / "remedies" / "sick" / f"{kind}-{seed}", overrides)
     right = set(MEANT[kind][1].split())
     proposed = [found for found in sick if found["name"] in right and found["remedy"]]
-    by, remedy = (proposed[0]["name"], proposed[0]["remedy"]) if proposed else ("", BY_PREFLIGHT.get(kind))
-    row = {"kind": kind, "seed": seed, "by": by or CHECKS.get(kind, "").split(" ")[0], "remedy": remedy}
+    by, remedy = (proposed[0]["name"], proposed[0]["remedy"]) if proposed else ("", None)
+    row = {"kind": kind, "seed": seed, "by": by, "remedy": remedy}
     if remedy is None:
         return row | {"healthy": False, "better": False}
     kept = [one for one in overrides if not (remedy.startswith("reward=") and "reward" in one)]
     try:
-        still, after = judge(ROOT / "remedies" / "treated" / f"{kind}-{seed}", [*kept, remedy])
+        still, after = judge(ROOT / "remedies" / re.sub(r"[^\w.=-]", "_", remedy) / f"{kind}-{seed}", [*kept, remedy])
     except NotARun:
         return row | {"healthy": False, "better": False, "still": ["refused with the other overrides"]}
     better = after is not None and accuracy is not None and after > accuracy

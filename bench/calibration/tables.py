@@ -202,8 +202,8 @@ def measure_harm(runs: list[Archived]) -> str:
 
 
 def describe_onsets(verdicts: list[dict[str, Any]]) -> str:
-    said, rows, head = list_onsets(verdicts)
-    return f"**Onset**, of the test runs whose accuracy falls in training: {said}\n\n{table(head, rows)}"
+    said, (near, n), rows, head = list_onsets(verdicts)
+    return f"**Onset**, of the test runs: {said}: {interval(near, n)}.\n\n{table(head, rows)}"
 
 
 def list_remedies() -> str:
@@ -227,7 +227,7 @@ def list_remedies() -> str:
         f"**Remedies**, each alone, two new seeds: healthy with it {sums[0]}; more accurate than without it {sums[1]};"
     )
     left = len(MEANT) - len({row["kind"] for row in tried})
-    said += f" both {sums[2]}. Not tried: {left} kinds whose fault is code or rows, which no override undoes."
+    said += f" both {sums[2]}. Not tried: {left} kinds: faults of code or rows, which no override undoes, and top_p."
     return f"{said}\n\n{table(head, rows)}"
 
 
@@ -245,7 +245,7 @@ def list_public(runs: dict[str, list[Archived]], calibration: Calibration, verdi
         of = {kind: json.loads(path.read_text(encoding="utf-8"))[kind] for kind in ("healthy", "failures")}
         for title, key in (("any anomaly", "any"), ("a critical one", "critical")):
             counts = [interval(of[kind][key], of[kind]["runs"]) for kind in of]
-            rows.append([f"provenir 0.8.0, FlightRecorder: {title}", *counts])
+            rows.append([f"provenir 0.8.0, FlightRecorder, runs with rewards: {title}", *counts])
     return table(["rule", "healthy runs accused", "failures accused (by any name)"], rows)
 
 
