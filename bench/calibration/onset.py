@@ -1,8 +1,8 @@
 """When the harm of a failure begins, and how far from that the first right finding is.
 
 In the manner of CHERRL (arXiv:2606.04923), whose gap needs a proxy that rises: the harm is smoothed, its onset is not
-one step but the interval that a sweep of thresholds gives, and the error of a date is its distance to that interval. The
-harm here is how far the share of right training completions is below that of the start, by `angle`: a failure whose
+one step but the interval that a sweep of thresholds gives, and the error of a date is its distance to that interval.
+The harm here is how far the share of right training completions is below that of the start, by `angle`: a failure whose
 reward rises and one whose reward falls are dated alike. Only runs in which it can be seen are dated.
 """
 
