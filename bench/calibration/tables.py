@@ -227,7 +227,7 @@ def list_remedies() -> str:
         f"**Remedies**, each alone, two new seeds: healthy with it {sums[0]}; more accurate than without it {sums[1]};"
     )
     left = len(MEANT) - len({row["kind"] for row in tried})
-    said += f" both {sums[2]}. Not tried: {left} kinds: faults of code or rows, which no override undoes, and top_p."
+    said += f" both {sums[2]}. Left out: {left} kinds: faults of code or rows, which no override undoes, and top_p."
     return f"{said}\n\n{table(head, rows)}"
 
 
@@ -242,10 +242,11 @@ def list_public(runs: dict[str, list[Archived]], calibration: Calibration, verdi
             counts.append(interval(sum(found), len(found)))
         rows.append([name, *counts])
     if (path := HERE / "provenir.json").exists():
-        of = {kind: json.loads(path.read_text(encoding="utf-8"))[kind] for kind in ("healthy", "failures")}
+        of = json.loads(path.read_text(encoding="utf-8"))
         for title, key in (("any anomaly", "any"), ("a critical one", "critical")):
-            counts = [interval(of[kind][key], of[kind]["runs"]) for kind in of]
-            rows.append([f"provenir 0.8.0, FlightRecorder, runs with rewards: {title}", *counts])
+            healthy, fresh, sick = (interval(of[kind][key], of[kind]["runs"]) for kind in KINDS)
+            name = f"provenir 0.8.0, FlightRecorder, runs with rewards: {title}"
+            rows += [[name, healthy, sick], [f"{name}, fresh healthy runs", fresh, "-"]]
     return table(["rule", "healthy runs accused", "failures accused (by any name)"], rows)
 
 
