@@ -31,12 +31,10 @@ def date_harm(run: Archived) -> tuple[int, int] | None:
     return onsets[0], onsets[-1]
 
 
-def measure_error(run: Archived, step: int) -> float | None:
-    """The signed distance of `step` to the run's onset, as a share of the run: below 0 before it, 0 within it."""
-    if (interval := date_harm(run)) is None:
-        return None
+def measure_error(interval: tuple[int, int], step: int) -> int:
+    """The signed distance of `step` to the onset, in steps: below 0 before it, 0 within it."""
     first, last = interval
-    return (min(step - first, 0) + max(step - last, 0)) / run.metrics[-1]["step"]
+    return min(step - first, 0) + max(step - last, 0)
 
 
 def list_onsets(verdicts: list[dict[str, Any]]) -> tuple[str, tuple[int, int], list[list[str]], list[str]]:
@@ -44,10 +42,12 @@ def list_onsets(verdicts: list[dict[str, Any]]) -> tuple[str, tuple[int, int], l
     rows, errors, missed = [], [], 0
     for kind in dict.fromkeys(verdict["run"].name for verdict in verdicts):
         of_kind = [one for one in verdicts if one["test"] and one["run"].name == kind]
-        missed += sum(not one["onset_step"] and date_harm(one["run"]) is not None for one in of_kind)
-        found = [(one["run"], one["onset_step"]) for one in of_kind if one["onset_step"]]
+        found = [(date_harm(one["run"]), one) for one in of_kind]
+        missed += sum(harm is not None and not one["onset_step"] for harm, one in found)
         dated = [
-            (date_harm(run), step, error) for run, step in found if (error := measure_error(run, step)) is not None
+            (harm, step, measure_error(harm, step) / one["run"].metrics[-1]["step"])
+            for harm, one in found
+            if harm and (step := one["onset_step"])
         ]
         if dated:
             errors += [error for *_, error in dated]

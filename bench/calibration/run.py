@@ -84,8 +84,8 @@ def execute(overrides: list[str], folder: Path) -> None:
     except Exception as error:
         folder.mkdir(parents=True, exist_ok=True)
         print(f"FAILED {folder}", flush=True)
-        is_end = isinstance(error, NonFiniteLoss | FailedCheck | ConfigError) and (folder / "preflight.json").exists()
-        if not is_end and not isinstance(error, NonFiniteLoss):
+        refused = isinstance(error, FailedCheck | ConfigError) and (folder / "preflight.json").exists()
+        if not (refused or isinstance(error, NonFiniteLoss)):
             (folder / "failed.txt").write_text(traceback.format_exc(), encoding="utf-8")
             return
     (folder / "cpu_seconds.json").write_text(json.dumps(time.process_time() - began), encoding="utf-8")

@@ -31,14 +31,25 @@ def main() -> None:
     runs = {kind: read_archive(kind) for kind in KINDS}
     calibration, verdicts = calibrate(runs)
     save_calibration(calibration)
-    fresh = [accuse_run(run, calibration) for run in runs["healthy_test"] if run.status == "finished"]
-    parts = [describe_runs(runs), list_false_alarms(runs, calibration, fresh), list_failures(verdicts, runs),
-             describe_onsets(verdicts), list_remedies(), list_public(runs, calibration, verdicts),
-             list_thresholds(calibration)]  # fmt: skip
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    text = "\n\n".join(parts)
+    text = "\n\n".join(list_parts(runs, calibration, verdicts))
     PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
     print(text)
+
+
+def list_parts(runs: dict[str, list[Archived]], calibration: Calibration, verdicts: list[dict[str, Any]]) -> list[str]:
+    """The tables of the page, each with its sentence."""
+    fresh = [set(list_accusing(run, calibration)) for run in runs["healthy_test"] if run.status == "finished"]
+    crossed = cross_fit(calibration)
+    return [
+        describe_runs(runs),
+        list_false_alarms(runs, calibration, fresh, crossed),
+        list_failures(verdicts),
+        describe_onsets(verdicts),
+        list_remedies(),
+        list_public(runs, crossed, verdicts),
+        list_thresholds(calibration),
+    ]
 
 
 def calibrate(runs: dict[str, list[Archived]]) -> tuple[Calibration, list[dict[str, Any]]]:
@@ -62,8 +73,7 @@ def _round(score: float | None) -> float | None:
 def judge(run: Archived, calibration: Calibration, warned: set[str]) -> dict[str, Any]:
     """What the diagnosis, and it and the preflight together, say of a failure; checks in `warned` warn of healthy runs
     too, and count only if they fail."""
-    said = diagnose(run.metrics, run.evaluation, run.config, run.room, run.samples, calibration)["findings"]
-    findings = {found["name"]: found for found in said if found["severity"] != "info"}
+    findings = list_accusing(run, calibration)
     right = set(MEANT[run.name][1].split())
     steps = [findings[name]["steps"][0] for name in findings.keys() & right if findings[name]["steps"]]
     last = run.metrics[-1]["step"] if run.metrics else 1
@@ -112,15 +122,17 @@ def describe_runs(runs: dict[str, list[Archived]]) -> str:
     return f"{table(['runs', 'how many', 'settings'], rows)}\n\nThey took {hours:.1f} hours of one CPU core."
 
 
-def accuse_run(run: Archived, calibration: Calibration) -> set[str]:
-    """The names of the findings that accuse it."""
+def list_accusing(run: Archived, calibration: Calibration) -> dict[str, dict[str, Any]]:
+    """The findings that accuse it, by name."""
     said = diagnose(run.metrics, run.evaluation, run.config, run.room, run.samples, calibration)["findings"]
-    return {found["name"] for found in said if found["severity"] != "info"}
+    return {found["name"]: found for found in said if found["severity"] != "info"}
 
 
-def list_false_alarms(runs: dict[str, list[Archived]], calibration: Calibration, fresh: list[set[str]]) -> str:
+def list_false_alarms(
+    runs: dict[str, list[Archived]], calibration: Calibration, fresh: list[set[str]], crossed: list[set[str]]
+) -> str:
     healthy = [run for run in runs["healthy"] if run.status == "finished"]
-    crossed, n = cross_fit(calibration), calibration.runs
+    n = calibration.runs
     checks = [list(run.checks.values()) for run in healthy if run.checks]
     counts = [
         ["**fresh seeds, shipped thresholds**: runs that set nothing", sum(map(bool, fresh)), len(fresh)],
@@ -154,7 +166,7 @@ def standing(calibration: Calibration) -> int:
 VERDICTS = ("rightly", "wrongly", "healthy")
 
 
-def list_failures(verdicts: list[dict[str, Any]], runs: dict[str, list[Archived]]) -> str:
+def list_failures(verdicts: list[dict[str, Any]]) -> str:
     test = [verdict for verdict in verdicts if verdict["test"]]
     parts = {
         "development seeds, diagnosis": [v["verdict"] for v in verdicts if not v["test"]],
@@ -231,10 +243,10 @@ def list_remedies() -> str:
     return f"{said}\n\n{table(head, rows)}"
 
 
-def list_public(runs: dict[str, list[Archived]], calibration: Calibration, verdicts: list[dict[str, Any]]) -> str:
-    accused = sum(map(bool, cross_fit(calibration)))
+def list_public(runs: dict[str, list[Archived]], crossed: list[set[str]], verdicts: list[dict[str, Any]]) -> str:
     caught = sum(v["verdict"] != "healthy" for v in verdicts)
-    rows = [["these rules, all together", interval(accused, calibration.runs), interval(caught, len(verdicts))]]
+    of_healthy = interval(sum(map(bool, crossed)), len(crossed))
+    rows = [["these rules, all together", of_healthy, interval(caught, len(verdicts))]]
     for name in PUBLIC:
         counts = []
         for kind in ("healthy", "failures"):

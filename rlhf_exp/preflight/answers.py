@@ -65,10 +65,10 @@ def write_texts(
 def list_forms(text: str, answer: str) -> list[str]:
     """FORMS, and the last line of a right text that holds its answer."""
     lines = [line for line in text.splitlines() if answer and answer in line]
-    own = (
-        ["{}".join(part.replace("{", "{{").replace("}", "}}") for part in lines[-1].rsplit(answer, 1))] if lines else []
-    )
-    return [*FORMS, *own]
+    if not lines:
+        return [*FORMS]
+    before, after = (part.replace("{", "{{").replace("}", "}}") for part in lines[-1].rsplit(answer, 1))
+    return [*FORMS, f"{before}{{}}{after}"]
 
 
 def corrupt(answer: str) -> str:

@@ -67,10 +67,8 @@ class FirstSteps(TrainerCallback):
                 found.append(rank_pairs(model, self._experiment.tokenizer, self._experiment.task.train))
         record_checks(self._experiment, found)
         self._before = sum_tensors(self._trainer)
-        modules, compared = (
-            self._trainer.model.modules(),
-            ["policy_is_reference", *["sampling_is_the_policy"] * row.online],
-        )
+        modules = self._trainer.model.modules()
+        compared = ["policy_is_reference", *["sampling_is_the_policy"] * row.online]
         self._open = {"parameters_change", *compared}
         if any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in modules):
             for name in compared:

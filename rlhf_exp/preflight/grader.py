@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from random import Random
 from statistics import correlation, fmean
 from typing import Any
@@ -158,14 +159,15 @@ def verifier_determinism(bench: Bench) -> Check:
         values["grades"] = lambda texts: [experiment.task.grade(*one) for one in texts]  # type: ignore[misc]
     if experiment.rewards and experiment.cfg.reward.path is None:  # a model's last digits follow its batch
         values["rewards"] = lambda texts: [round(value, 6) for value in bench.reward(texts)]
-    changed = 0
+    others = set()  # places of texts
     for value in values.values():
         first, again = value(texts), value([texts[i] for i in order])
-        changed += sum(first[i] != one for i, one in zip(order, again, strict=True))
+        others |= {i for i, one in zip(order, again, strict=True) if first[i] != one}
+    changed = len(others)
     said = f"{changed} of {len(texts)} texts get other {' or '.join(values)} the second time, in another order"
     said = said if values else "there is no grader, and no reward that a model does not give"
     status: Any = "failed" if changed else "passed" if values else "skipped"
-    return Check("verifier_determinism", status, said, {"changed": changed, "n": len(values) * len(texts)})
+    return Check("verifier_determinism", status, said, {"changed": changed, "n": len(texts)})
 
 
 def reward_reachability(bench: Bench) -> Check:
@@ -173,10 +175,7 @@ def reward_reachability(bench: Bench) -> Check:
     nothing."""
     name, weights = "reward_reachability", bench.experiment.cfg.reward.weights
     is_control = {reward for reward, weight in weights.items() if weight} == {"constant"}
-    start, gold = (
-        [value for group in bench.rewards.values() for value in group],
-        bench.reward(bench.texts.get(RIGHT, [])),
-    )
+    start, gold = [*chain(*bench.rewards.values())], bench.reward(bench.texts.get(RIGHT, []))
     every = [*start, *gold, *(value for texts in bench.attacks.values() for value in bench.reward(texts))]
     figures = {"start": len({*start}), "gold": len({*gold}), "all": len({*every})}  # different values
     if len({*(start or every)}) > 1:
@@ -213,7 +212,7 @@ def gameability_gap(bench: Bench) -> Check:
 def reward_follows_outcome(bench: Bench) -> Check:
     """Right answers explain at least half of the variance of the rewards of the start model's completions: the square
     of the correlation, with an interval by Fisher's z."""
-    rewards, right = sum(bench.rewards.values(), []), [float(one) for row in bench.right for one in row]
+    rewards, right = [*chain(*bench.rewards.values())], [*map(float, chain(*bench.right))]
     if len({*rewards}) < 2 or len({*right}) < 2 or len(right) < 4:
         return Check("reward_follows_outcome", "skipped", "rewards, or which answers are right, do not differ")
     z, half = math.atanh(0.999999 * correlation(rewards, right)), 1.96 / math.sqrt(len(right) - 3)

@@ -61,10 +61,8 @@ def check_answers(experiment: Experiment) -> list[Check]:
 def check_end_of_text(experiment: Experiment, completions: Sequence[Completion]) -> Check:
     """Whether a completion can end: the model knows the end token, and the start model ever writes it in its budget."""
     size, budget = experiment.model.config.get_text_config().vocab_size, experiment.cfg.max_tokens
-    own, ended = (
-        experiment.tokenizer.eos_token_id,
-        [not one.truncated for one in completions if one.decoding == "sampled"],
-    )
+    own = experiment.tokenizer.eos_token_id
+    ended = [not one.truncated for one in completions if one.decoding == "sampled"]
     figures = {"ended": sum(ended), "completions": len(ended), "end_tokens": sorted(list_ends(experiment))}
     if own is None or own >= size:
         said = f"the tokenizer's end token is {own}, and the model has tokens 0 to {size - 1}"

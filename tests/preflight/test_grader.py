@@ -109,6 +109,12 @@ def test_a_broken_grader_fails_the_check_of_it(experiment, checker, name):
     assert found[name].status == "failed" and check(offline, complete(experiment()))[name].status == "warned"
 
 
+def test_a_text_with_another_grade_and_another_reward_is_one_text(experiment):
+    found = check(experiment("forgetful"), complete(experiment()))["verifier_determinism"]
+    texts = int(found.evidence.split(" texts")[0].split()[-1])
+    assert 0 < found.figures["changed"] <= texts == found.figures["n"]
+
+
 def test_a_constant_that_gets_full_marks_is_a_warning(experiment):
     found = check(experiment("constant"))
     assert sick(found) == {"adversarial_floor", "gameability_gap"} and not sick(found, "failed")
