@@ -1,6 +1,6 @@
-"""Logs a run to Weights & Biases or TensorBoard, in addition to metrics.jsonl: one W&B run for each run folder.
+"""Logs a run to Weights & Biases, trackio or TensorBoard, in addition to metrics.jsonl: one run for each run folder.
 
-    with track(cfg, run_dir):      # opens the W&B run with the whole config, and closes it even after an error
+    with track(cfg, run_dir):      # opens the tracker's run with the whole config, and closes it even after an error
         run(cfg, run_dir)
     watch(trainer)                 # training logs into that run
     alert("kl_drift at step 40", "...")
@@ -13,7 +13,7 @@ import netrc
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -40,9 +40,13 @@ def track(cfg: Config, run_dir: Path) -> Iterator[None]:
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(run_dir / "tensorboard")
     if "wandb" in cfg.logging.report_to:
         _attempt("W&B: no run was opened", partial(_open_wandb, cfg, run_dir))
+    if "trackio" in cfg.logging.report_to:
+        _attempt("trackio: no run was opened", partial(_open_trackio, cfg, run_dir))
     try:
         yield
     finally:
+        if _find_trackio() is not None:
+            _attempt("trackio: the results are missing", partial(_close_trackio, run_dir))
         if "wandb" in cfg.logging.report_to and _find_run() is not None:
             _attempt("W&B: the results are missing", partial(_close_wandb, run_dir))
 
@@ -50,23 +54,42 @@ def track(cfg: Config, run_dir: Path) -> Iterator[None]:
 def watch(trainer: "Trainer") -> None:
     """Let the trainer log into the run that `track` opened. Transformers would open one that all jobs of a sweep share,
     and write TRL's arguments into its config."""
-    from transformers.integrations import WandbCallback
+    from transformers.integrations import TrackioCallback, WandbCallback
 
-    class RunLogger(WandbCallback):
+    class Quiet:
+        """Its run was opened before training, and is closed after it."""
+
+        name = ""
+
         def setup(self, *args: Any, **kwargs: Any) -> None:
             self._initialized = True
 
         def on_log(self, *args: Any, **kwargs: Any) -> None:
-            _attempt("W&B: a step was not logged", lambda: super(RunLogger, self).on_log(*args, **kwargs))
+            problem = f"{self.name}: a step was not logged"
+            _attempt(problem, lambda: super(Quiet, self).on_log(*args, **kwargs))  # type: ignore[misc]
+
+    class RunLogger(Quiet, WandbCallback):
+        name = "W&B"
+
+    class TrackioLogger(Quiet, TrackioCallback):
+        name = "trackio"
+
+        def on_train_end(self, *args: Any, **kwargs: Any) -> None:
+            """Leaves the run open for the results."""
 
     if trainer.pop_callback(WandbCallback) is not None and _find_run() is not None:
         trainer.add_callback(RunLogger())
+    if trainer.pop_callback(TrackioCallback) is not None and _find_trackio() is not None:
+        trainer.add_callback(TrackioLogger())
 
 
 def alert(title: str, text: str) -> None:
-    """Send an alert to W&B, if a run is open there."""
+    """Send an alert to W&B and to trackio, if a run is open there."""
     if (run := _find_run()) is not None:
         _attempt("W&B: an alert was not sent", lambda: run.alert(title=title, text=text))
+    if (opened := _find_trackio()) is not None:
+        with redirect_stdout(None):  # the alarm is on the terminal already
+            _attempt("trackio: an alert was not sent", lambda: opened.alert(title=title, text=text))
 
 
 def name_run(cfg: Config, run_dir: Path) -> tuple[str, str | None]:
@@ -131,6 +154,35 @@ def _close_wandb(run_dir: Path) -> None:
         opened.summary.update(list_results(run))
     finally:
         opened.finish(exit_code=status)
+
+
+def _open_trackio(cfg: Config, run_dir: Path) -> None:
+    """Named by its folder and the folder that this is in; a resumed run continues its own."""
+    import trackio
+
+    place = run_dir.absolute()
+    resume = "allow" if (run_dir / "metrics.jsonl").exists() else "never"
+    name, group = f"{place.parent.name}/{place.name}", name_run(cfg, run_dir)[1]
+    of_run: dict[str, Any] = {"name": name, "group": group, "config": asdict(cfg), "resume": resume}
+    with redirect_stdout(None):
+        trackio.init(cfg.logging.wandb_project, **of_run, embed=False, auto_log_cpu=False)
+    print(f"trackio run {name}: see it with: trackio show --project {cfg.logging.wandb_project}", flush=True)
+
+
+def _close_trackio(run_dir: Path) -> None:
+    opened = _find_trackio()
+    try:
+        results = list_results(load_run(run_dir))
+        opened.log({name: value for name, value in results.items() if isinstance(value, int | float)})
+    finally:
+        with redirect_stdout(None):
+            sys.modules["trackio"].finish()
+
+
+def _find_trackio() -> Any:
+    """The open trackio run; None if trackio was not imported or the run was not opened."""
+    trackio = sys.modules.get("trackio")
+    return trackio.context_vars.current_run.get() if trackio is not None else None
 
 
 def _find_run() -> Any:

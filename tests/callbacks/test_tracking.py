@@ -104,3 +104,23 @@ def test_a_run_alone_is_named_by_its_settings_and_names_of_the_user_count(tmp_pa
     assert name_run(cfg, tmp_path / "x") == ("mine", "ours")
     (tmp_path / "multirun.yaml").write_text("")  # now it is a sweep
     assert name_run(compose_config(["run.name=mine"]), tmp_path / "00_seed-0") == ("mine_00_seed-0", tmp_path.name)
+
+
+def test_a_trackio_run_has_config_alerts_and_results_and_is_continued(tmp_path, monkeypatch):
+    trackio = pytest.importorskip("trackio", reason="trackio is not installed")
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "data"))  # read when trackio is imported
+    monkeypatch.setattr(trackio.utils, "TRACKIO_DIR", tmp_path / "data")
+    monkeypatch.setattr(trackio.sqlite_storage, "TRACKIO_DIR", tmp_path / "data")
+    cfg, folder = compose_config(["logging=trackio", "seed=7"]), tmp_path / "grpo" / "today"
+    for step in range(2):
+        write_run(folder)
+        with track(cfg, folder):
+            trackio.log({"train/reward": float(step)})
+            alert("kl_drift at step 1", "KL rises")
+        (folder / "metrics.jsonl").write_text("{}")
+    (run,) = trackio.Api().runs("rlhf_exp")
+    assert (run.name, run.config["seed"]) == ("grpo/today", 7)
+    rows = trackio.sqlite_storage.SQLiteStorage.get_logs("rlhf_exp", run.name, run_id=run.id)
+    assert [row["train/reward"] for row in rows if "train/reward" in row] == [0.0, 1.0]
+    assert [row["trained/accuracy"] for row in rows if "trained/accuracy" in row] == [0.25, 0.25]
+    assert [one["title"] for one in run.alerts()] == ["kl_drift at step 1"] * 2

@@ -16,7 +16,7 @@ from rlhf_exp.config.schema import Config, Ppo, conflict, find_value
 from rlhf_exp.config.values import one_of
 from rlhf_exp.errors import Problem
 
-TRACKERS = ("wandb", "tensorboard")
+TRACKERS = ("wandb", "trackio", "tensorboard")
 SHARDED = ("fsdp2", "zero3")
 """Engines that leave each process only a part of the weights."""
 DEEPSPEED = ("zero2", "zero3")
