@@ -16,7 +16,7 @@ ROOT = Path("/tmp/calibration")
 
 SHARED = [
     "eval.rows=96", "eval.start_completions=2", "monitor.every_steps=2", "algo.args.logging_steps=1",
-    "algo.args.disable_tqdm=true", "device=cpu",
+    "algo.args.disable_tqdm=true", "device=cpu", "eval.cut_reasoning=true",
 ]  # fmt: skip
 TRAINS_POLICY = ["task.baselines=false"]
 WATCHED = ["eval.every=10", "eval.every_rows=96"]
@@ -175,7 +175,7 @@ MEANT = {
     "reward_model_hacked": ("accuracy falls, the model's score rises",
                             "over_optimisation one_component_carries_the_reward reward_without_gain"),
     "reward_model_length": ("held-out pairs at chance", "ranks_by_length reward_model_at_chance"),
-    "test_rows_in_training": ("held-out rows were learned by heart", "held_out_rows_in_training"),
+    "test_rows_in_training": ("held-out rows were learned by heart", "held_out_rows_in_training answers_without_reasoning"),
     "stale_sampling": ("rollouts are the start model's", "sampled_apart_from_trained"),
     "component_100": ("accuracy falls", "one_component_carries_the_reward reward_without_gain length_explosion"
                       " reward_apart_from_outcome"),
@@ -213,9 +213,10 @@ PREPARED = {
 }  # fmt: skip
 """Runs that others start from; they are in no table."""
 
-SEEDS = {"healthy": (0, 1, 2), "healthy_test": (3, 4, 5), "failures": (0, 1, 4, 5, 6, 7)}
+SEEDS = {"healthy": (0, 1, 2, 3, 4, 5, 9), "healthy_test": (6, 7, 8), "failures": (0, 1, 4, 5, 6, 7, 8, 9, 10, 11)}
 """`healthy` set the thresholds; `healthy_test` are judged by them. A healthy run trains and is measured with 100 times
 this plus the place of its setting: no two runs have the same seed, though their rows overlap."""
-DEVELOPED = (0, 1)
-"""Seeds of failures that rules were developed on; the others are the test. Seeds 2 and 3 were the test of an earlier
-table, which was seen before the rules of today were written."""
+DEVELOPED = (0, 1, 4, 5, 6, 7)
+"""Seeds of failures that were looked at; the others are the test. 0 and 1 are those that rules were developed on; 4 to 7
+were the test of an earlier table, and 2 and 3 that of one before it, which is thrown away. Runs of seeds 0 to 8 were
+made before reasoning was cut off, but for `test_rows_in_training`."""

@@ -241,6 +241,7 @@ class Eval:
     completions: Annotated[int, Within(COMPLETIONS)]
     start_completions: Annotated[int, Within(COMPLETIONS)]
     greedy: bool
+    cut_reasoning: bool
     batch_size: Annotated[int, Within(BATCH)]
     temperature: Annotated[float, Within("> 0, <= 10")]
     top_p: Annotated[float, Within("> 0, <= 1")]

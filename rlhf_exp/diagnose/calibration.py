@@ -132,8 +132,8 @@ class Calibration:
         healthy = [value for value in self.scores.get(name, []) if value is not None]
         threshold, right = self.thresholds[name], self.right.get(name)
         text = f"a score of {score:.2f}, where {len(healthy)} healthy runs reach at most {max(healthy):.2f} and"
-        text += f" {threshold:.2f} accuses; a healthy run gets a finding with a probability of at most 1 in"
-        text += f" {self.runs + 1}"
+        text += f" {threshold:.2f} accuses; a healthy run like those, of their settings, gets a finding with a"
+        text += f" probability of at most 1 in {self.runs + 1}"
         if right:
             text += f"; it was right in {right[0]} of {right[1]} failures induced on purpose that it was raised for"
         if self.provisional:

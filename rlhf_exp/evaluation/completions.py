@@ -121,7 +121,7 @@ def sample_held_out(
         size = -(-len(keys) // processes.count()) if by_vllm else cfg.eval.batch_size  # vLLM batches by itself
         named = f"{title}, greedy" if decoding == "greedy" else title
         with evaluating(model):
-            ids = _draw_in_batches(partial(draw, sampling=sampling, eos_ids=eos_ids), prompts, keys, size, named)
+            ids = draw_in_batches(partial(draw, sampling=sampling, eos_ids=eos_ids), prompts, keys, size, named)
         plain = sampling.is_plain or sampling.temperature == 0  # greedy decoding draws from no distribution
         kl = [CompletionKL(0.0, 0.0, 0.0)] * len(ids)
         if start_model is not None:
@@ -177,7 +177,7 @@ def judge(experiment: Experiment, completions: list[Completion]) -> list[Complet
     return [judged[one.key] for one in completions]
 
 
-def _draw_in_batches(
+def draw_in_batches(
     draw: Callable[..., list[list[int]]], prompts: list[list[int]], keys: list[Key], size: int, title: str
 ) -> list[list[int]]:
     """One completion of each prompt, in batches of prompts of similar length."""

@@ -23,6 +23,7 @@ from rlhf_exp.evaluation.cache import sample_cached
 from rlhf_exp.evaluation.completions import Completion, judge, sample_held_out
 from rlhf_exp.evaluation.metrics import average_rows, compare, summarise
 from rlhf_exp.evaluation.preferences import compare_preferences, find_errors, summarise_preferences
+from rlhf_exp.evaluation.reasoning import cut_reasoning
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_policy, load_scorer
 from rlhf_exp.models.scoring import Model, whole_weights
@@ -80,6 +81,7 @@ class PolicyEvaluator:
         self.experiment.folder.record |= {"eval_engine": choose_engine(cfg), "baseline_cached": cached}
         completions = judge(self.experiment, sampled)
         section = summarise(completions, cfg.max_tokens, cfg.eval.completions)
+        section |= self._cut_reasoning(start_model, completions)
         loss, demonstrations = self._measure_loss(start_model)
         section |= loss
         if cfg.algo.row.has_implicit_rewards:
@@ -104,6 +106,7 @@ class PolicyEvaluator:
         policy = load_policy(source)
         completions = judge(self.experiment, sample_held_out(self.experiment, policy, start_model, source=source))
         section, start, pairs = summarise(completions, cfg.max_tokens), self.measured["baseline"], []
+        section |= self._cut_reasoning(policy, completions)
         paired = compare(start.completions, completions, cfg.max_tokens)
         if before := start.demonstrations:
             scored = answers.score_demonstrations(self.experiment, policy, "loss, trained")
@@ -124,6 +127,10 @@ class PolicyEvaluator:
             trained = self.measured["trained"].completions if "trained" in self.measured else None
             more["baselines"] = self.best.describe(self.experiment.cfg.max_tokens, trained)
         write_measured(self.experiment.folder.path, self.experiment.task.eval, self.measured, **more)
+
+    def _cut_reasoning(self, model: Model, completions: list[Completion]) -> dict[str, Any]:
+        cuts = self.experiment.cfg.eval.cut_reasoning
+        return {"cut_reasoning": cut_reasoning(self.experiment, model, completions)} if cuts else {}
 
     def _measure_loss(self, start_model: Model) -> tuple[dict[str, Any], list[answers.Scored]]:
         """The start model's `loss`, and the demonstrations that it is of; or `loss_left_out`, a sentence why there is

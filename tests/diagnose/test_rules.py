@@ -103,6 +103,7 @@ SILENT = {  # kind of failure: the rule that names it, algorithm, courses, evalu
         {},
     ),
     "cut sampling": ("sampled_apart_from_trained", "grpo", {"ratio/mean": lambda x: 0.7}, {}),
+    "no reasoning": ("answers_without_reasoning", "grpo", {}, {"cut_reasoning": {"passed": interval(0.9, 0.05)}}),
     "accuracy": ("accuracy_fell", "grpo", {}, {"difference": -0.15}),
     "memory of training rows": ("train_above_held_out", "grpo", {"outcome/correct": lambda x: 0.25 + 0.7 * x}, FLAT),
     "best checkpoint": (

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from rlhf_exp.algorithms import PAIRS
-from rlhf_exp.diagnose.rule import Finding, has_pairs, is_online, rule, scores_answers
+from rlhf_exp.diagnose.rule import Finding, has_pairs, is_online, rule, scores_answers, writes
 from rlhf_exp.diagnose.rules.reward import find_hopeless
 from rlhf_exp.diagnose.signals import Course, Signals, angle, last_quarter, log, mean, soften
 
@@ -74,6 +74,20 @@ def best_checkpoint_earlier(run: Signals) -> Finding:
     evidence = f"validation accuracy was {best:.1%} at step {step} and is {series[-1][1]:.1%} at step {series[-1][0]}"
     cause = "training went on after the best checkpoint"
     return Finding(course, evidence, cause, ["eval.best=true", run.set_arg("max_steps", step), run.lower_rate(2)])
+
+
+@rule(
+    "warning", "evaluation/baseline/cut_reasoning/passed", "evaluation/trained/cut_reasoning/passed", of=writes
+)  # fmt: skip
+def answers_without_reasoning(run: Signals) -> Finding:
+    """The rise, by `angle`, of the share of right answers that pass with their reasoning cut off (TRACE,
+    arXiv:2510.01367)."""
+    before, after = (run.read(f"{side}/cut_reasoning/passed") for side in ("baseline", "trained"))
+    evidence = (
+        f"of the right answers {before:.0%} passed with their reasoning cut off before training, {after:.0%} after"
+    )
+    cause = "answers no longer come from the reasoning: held-out rows were learned, or the grader has a loophole"
+    return Finding([(None, run.changed("cut_reasoning/passed"))], evidence, cause, [])
 
 
 @rule("warning", "logps/chosen", of=has_pairs)
