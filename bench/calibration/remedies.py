@@ -47,7 +47,7 @@ def try_remedy(kind: str, seed: int) -> dict[str, Any]:
         return row | {"healthy": False, "better": False}
     kept = [one for one in overrides if not (remedy.startswith("reward=") and "reward" in one)]
     try:
-        still, after = judge(ROOT / "remedies" / re.sub(r"[^\w.=-]", "_", remedy) / f"{kind}-{seed}", [*kept, remedy])
+        still, after = judge(ROOT / "remedies" / re.sub(r"[^\w.-]", "_", remedy) / f"{kind}-{seed}", [*kept, remedy])
     except NotARun:
         return row | {"healthy": False, "better": False, "still": ["refused with the other overrides"]}
     better = after is not None and accuracy is not None and after > accuracy

@@ -7,11 +7,11 @@
 Full conformal prediction (Vovk et al. 2005; Angelopoulos and Bates 2023, arXiv:2107.07511, section 6). In the bag of n
 healthy runs and a new one each score is standardised, per rule, by mean and standard deviation of the other runs of the
 bag to which the rule applies; a run's figure is its maximum over rules. The figures depend on the bag in a symmetric
-way, so that if the new run is exchangeable with the healthy ones its figure is the largest with a probability of at
-most 1 / (n + 1): a bound per run, over all rules together.
+way, so that if the new run is exchangeable with the healthy ones its figure is among the k largest with a probability
+of at most k / (n + 1): a bound per run, over all rules together. k is the largest that LEVEL allows, at least 1.
 
-The largest figure of a healthy run depends on the new run's scores. `find_thresholds` takes the largest that any new
-run could make it, which gives each rule one fixed threshold. Whoever is above it is accused by the full construction
+The figures of healthy runs depend on the new run's scores. `find_thresholds` takes the largest that any new run could
+make each of them, which gives each rule one fixed threshold. Whoever is above it is accused by the full construction
 as well, so that the bound holds, and an alarm at any step (the maximum of a running score only grows) is an accusation
 at the end too: one bound for alarms and diagnosis.
 """
@@ -32,6 +32,9 @@ LEAST_RUNS = 3
 FLOOR = 0.1
 """Added to the standard deviation as an independent error: scores are logarithms and angles, a tenth of which is
 little. It is the same for every bag, and the bound holds for any."""
+LEVEL = 1 / 120
+"""How often a healthy run may be accused, if there are so many healthy runs: more of them make a threshold surer, and
+not higher."""
 TAIL = 0.999
 """The quantile at which rules of few and of many runs are made alike: few often have a small deviation by chance."""
 
@@ -57,28 +60,42 @@ def find_thresholds(scores: Scores) -> dict[str, float]:
     have too few healthy runs.
 
     Args:
-        scores: of n healthy runs; a new run is accused wrongly with a probability of at most 1 / (n + 1).
+        scores: of n healthy runs; a new run is accused wrongly with a probability of at most
+            count_above(n) / (n + 1).
     """
-    known = {name: [value for value in values if value is not None] for name, values in scores.items()}
-    largest = -math.inf
-    for found in known.values():
-        for i, value in enumerate(found):
-            others = found[:i] + found[i + 1 :]
-            if len(others) >= LEAST_RUNS:  # if the rule does not apply to the new run
-                mean, unit = _describe(others)
-                largest = max(largest, (value - mean) / unit)
-            if len(others) + 1 >= LEAST_RUNS:
-                largest = max(largest, _bound(value, others))
-    figures = {name: _describe(found) for name, found in known.items() if len(found) >= LEAST_RUNS}
-    return {name: mean + largest * unit for name, (mean, unit) in figures.items()}
+    figures, described = [-math.inf] * len(next(iter(scores.values()), [])), {}
+    for name, values in scores.items():
+        known = [value for value in values if value is not None]
+        n, total, squares = len(known), sum(known), sum(value * value for value in known)
+        if n < LEAST_RUNS:
+            continue
+        described[name] = _describe(known)
+        for i, value in enumerate(values):
+            if value is not None:
+                mean = (total - value) / (n - 1)  # of the others
+                variance = max((squares - value * value) / (n - 1) - mean * mean, 0.0)
+                figures[i] = max(figures[i], _bound(value, n - 1, mean, variance))
+                if n > LEAST_RUNS:  # if the rule does not apply to the new run
+                    figures[i] = max(figures[i], (value - mean) / _unit(variance, n - 1))
+    limit = sorted(figures)[-count_above(len(figures))] if figures else -math.inf
+    return {name: mean + limit * unit for name, (mean, unit) in described.items()}
+
+
+def count_above(runs: int) -> int:
+    """Which of the healthy runs' figures, from the largest, sets the thresholds: the first if LEVEL allows no other."""
+    return max(1, int(LEVEL * (runs + 1)))
 
 
 def _describe(values: list[float]) -> tuple[float, float]:
-    """Mean and unit. The unit is the standard deviation with FLOOR, times the factor by which another run's distance
-    from the mean, at the quantile TAIL, is larger than if the deviation were known (Student's t)."""
+    """Mean and unit."""
     mean = sum(values) / len(values)
-    variance = sum((value - mean) ** 2 for value in values) / len(values)
-    return mean, math.sqrt(variance + FLOOR**2) * _widen(len(values))
+    return mean, _unit(sum((value - mean) ** 2 for value in values) / len(values), len(values))
+
+
+def _unit(variance: float, runs: int) -> float:
+    """The standard deviation with FLOOR, times the factor by which another run's distance from the mean, at the
+    quantile TAIL, is larger than if the deviation were known (Student's t)."""
+    return math.sqrt(variance + FLOOR**2) * _widen(runs)
 
 
 @cache
@@ -87,15 +104,14 @@ def _widen(runs: int) -> float:
     return float(student / special.ndtri(TAIL))
 
 
-def _bound(value: float, others: list[float]) -> float:
-    """The largest standardised score that `value` can get when one more, of any size, joins the `others`.
+def _bound(value: float, k: int, mean: float, variance: float) -> float:
+    """The largest standardised score that `value` can get when one more, of any size, joins the k others.
 
     Let it lie d below the mean of the others, of which there are k with variance v. The score, before it is widened, is
     (value - mean + d / (k + 1)) / sqrt(v k / (k + 1) + FLOOR^2 + k d^2 / (k + 1)^2). For a value above the mean it is
     largest where its derivative is 0; for one below it stays under its limit, 1 / sqrt(k).
     """
-    k, mean = len(others), sum(others) / len(others)
-    above, a, b = value - mean, sum((other - mean) ** 2 for other in others) / (k + 1) + FLOOR**2, k / (k + 1) ** 2
+    above, a, b = value - mean, variance * k / (k + 1) + FLOOR**2, k / (k + 1) ** 2
     d = a * (k + 1) / (k * above) if above > 0 else math.inf
     largest = (above + d / (k + 1)) / math.sqrt(a + b * d * d) if d < 1e9 else 1 / math.sqrt(k)
     return largest / _widen(k + 1)
@@ -133,7 +149,7 @@ class Calibration:
         threshold, right = self.thresholds[name], self.right.get(name)
         text = f"a score of {score:.2f}, where {len(healthy)} healthy runs reach at most {max(healthy):.2f} and"
         text += f" {threshold:.2f} accuses; a healthy run like those, of their settings, gets a finding with a"
-        text += f" probability of at most 1 in {self.runs + 1}"
+        text += f" probability of at most 1 in {(self.runs + 1) // count_above(self.runs)}"
         if right:
             text += f"; it was right in {right[0]} of {right[1]} failures induced on purpose that it was raised for"
         if self.provisional:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from rlhf_exp.diagnose import calibration as of_package
 from rlhf_exp.diagnose.calibration import Calibration, find_thresholds, load_calibration, save_calibration, standardise
 
 RULES = 8
@@ -21,20 +22,22 @@ def draw(rng, runs, heavy=False):
 
 
 @pytest.mark.parametrize("heavy", [False, True])
-@pytest.mark.parametrize("healthy", [6, 19])
-def test_a_run_like_the_healthy_ones_is_accused_at_most_once_in_n_plus_1(healthy, heavy):
+@pytest.mark.parametrize(("healthy", "kth"), [(6, 1), (19, 1), (20, 3)])
+def test_a_run_like_the_healthy_ones_is_accused_at_most_k_times_in_n_plus_1(healthy, kth, heavy, monkeypatch):
+    monkeypatch.setattr(of_package, "LEVEL", kth / 20.5)
+    assert of_package.count_above(healthy) == kth
     rng, bags, full, fixed = np.random.default_rng(0), 1500, 0, 0
     for _ in range(bags):
         scores = draw(rng, healthy + 1, heavy)
         figures = standardise(scores)
-        by_figure = figures[-1] > max(figures[:-1])
+        by_figure = figures[-1] > sorted(figures[:-1])[-kth]
         thresholds = find_thresholds({name: values[:-1] for name, values in scores.items()})
         by_threshold = any(
             values[-1] is not None and values[-1] > thresholds.get(name, math.inf) for name, values in scores.items()
         )
         assert by_figure or not by_threshold
         full, fixed = full + by_figure, fixed + by_threshold
-    level = 1 / (healthy + 1)
+    level = kth / (healthy + 1)
     assert fixed <= full <= bags * level + 3 * math.sqrt(bags * level * (1 - level))
 
 
