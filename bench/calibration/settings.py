@@ -175,7 +175,8 @@ MEANT = {
     "reward_model_hacked": ("accuracy falls, the model's score rises",
                             "over_optimisation one_component_carries_the_reward reward_without_gain"),
     "reward_model_length": ("held-out pairs at chance", "ranks_by_length reward_model_at_chance"),
-    "test_rows_in_training": ("held-out rows were learned by heart", "held_out_rows_in_training answers_without_reasoning"),
+    "test_rows_in_training": ("held-out rows were learned by heart",
+                              "held_out_rows_in_training answers_without_reasoning"),
     "stale_sampling": ("rollouts are the start model's", "sampled_apart_from_trained"),
     "component_100": ("accuracy falls", "one_component_carries_the_reward reward_without_gain length_explosion"
                       " reward_apart_from_outcome"),
@@ -217,6 +218,6 @@ SEEDS = {"healthy": (0, 1, 2, 3, 4, 5, 9), "healthy_test": (6, 7, 8), "failures"
 """`healthy` set the thresholds; `healthy_test` are judged by them. A healthy run trains and is measured with 100 times
 this plus the place of its setting: no two runs have the same seed, though their rows overlap."""
 DEVELOPED = (0, 1, 4, 5, 6, 7)
-"""Seeds of failures that were looked at; the others are the test. 0 and 1 are those that rules were developed on; 4 to 7
-were the test of an earlier table, and 2 and 3 that of one before it, which is thrown away. Runs of seeds 0 to 8 were
-made before reasoning was cut off, but for `test_rows_in_training`."""
+"""Seeds of failures that were looked at; the others are the test. Rules were developed on 0 and 1; 4 to 7 were the test
+of an earlier table, and 2 and 3 that of one before it, which is thrown away. Healthy runs of seeds 0 to 8, and failures
+but for `test_rows_in_training` of seeds 8 to 11, were run without cutting off reasoning."""
