@@ -52,7 +52,10 @@ def find_all(overrides, room=None):
     return found
 
 
-BY_HAND = {"reward_model_at_chance", "control_arm", "length_bias", "misses_end_of_text", "wrong_reference"}
+BY_HAND = {
+    "reward_model_at_chance", "control_arm", "length_bias", "misses_end_of_text", "wrong_reference",
+    "answers_without_reasoning",
+}  # fmt: skip
 """Rules that may know no setting to change."""
 
 
