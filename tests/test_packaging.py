@@ -43,7 +43,7 @@ def lock() -> dict[str, str]:
 def test_lock_pins_what_is_declared_and_no_package_of_cuda(lock: dict[str, str]) -> None:
     assert (lock["torch"], lock["trl"]) == ("2.13.0", "1.16.0")
     assert [name for name in lock if CUDA_PACKAGES.match(name)] == []
-    # reasoning-gym's data sets are for one task, and trackio wants an older pillow; their tests are skipped without them.
+    # reasoning-gym's data sets are for one task, and trackio wants an older pillow; without them tests are skipped.
     others = (PROJECT["name"], "reasoning-gym", "trackio")
     wanted = [x for x in DECLARED if x.name not in others and not CUDA_PACKAGES.match(x.name)]
     assert [str(x) for x in wanted if not x.specifier.contains(lock[canonicalize_name(x.name)])] == []
