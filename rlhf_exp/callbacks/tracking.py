@@ -45,7 +45,7 @@ def track(cfg: Config, run_dir: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if _find_trackio() is not None:
+        if "trackio" in cfg.logging.report_to and _find_trackio() is not None:
             _attempt("trackio: the results are missing", partial(_close_trackio, run_dir))
         if "wandb" in cfg.logging.report_to and _find_run() is not None:
             _attempt("W&B: the results are missing", partial(_close_wandb, run_dir))
@@ -59,7 +59,7 @@ def watch(trainer: "Trainer") -> None:
     class Quiet:
         """Its run was opened before training, and is closed after it."""
 
-        name = ""
+        name: str
 
         def setup(self, *args: Any, **kwargs: Any) -> None:
             self._initialized = True
