@@ -3,8 +3,8 @@
 Writes the rules' scores of healthy runs of your own, by which `diagnose --calibration FILE` judges other runs, in place
 of those that ship with the package.
 
-A later run that is exchangeable with these n runs is then accused wrongly with a probability of at most 1 / (n + 1).
-The runs must have been chosen without a look at what the rules say of them.
+A later run that is exchangeable with these n runs is then accused wrongly with a probability of at most 1 / (n + 1),
+or calibration.LEVEL if that is larger. The runs must have been chosen without a look at what the rules say of them.
 """
 
 import sys
@@ -43,9 +43,10 @@ def _work(arguments: list[str]) -> None:
     scores = {rule: [of_run[rule] for of_run in found] for rule in found[0]}
     largest = max(int(count_parameters(run.config) or 0) for run in runs)
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    save_calibration(Calibration(scores, [str(run.path) for run in runs], parameters=largest + 1), args.out)
+    calibration = Calibration(scores, [str(run.path) for run in runs], parameters=largest + 1)
+    save_calibration(calibration, args.out)
     print(printable(f"written: {args.out}, {len(runs)} runs; a healthy run is accused with a probability of at most"))
-    print(printable(f"1 in {len(runs) + 1}; use it with diagnose --calibration {args.out}"))
+    print(printable(f"1 in {calibration.odds}; use it with diagnose --calibration {args.out}"))
 
 
 if __name__ == "__main__":

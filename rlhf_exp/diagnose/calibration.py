@@ -2,7 +2,6 @@
 
     calibration = load_calibration()
     calibration.thresholds["kl_drift"]      # 1.2: a run whose score is above it is accused; absent: not calibrated
-    standardise({"kl_drift": [0.2, 0.3, 0.4, 0.3, 2.0], "reward_fell": [0.1, 0.0, 0.2, 0.1, None]})   # [.., 4.6]
 
 Full conformal prediction (Vovk et al. 2005; Angelopoulos and Bates 2023, arXiv:2107.07511, section 6). In the bag of n
 healthy runs and a new one each score is standardised, per rule, by mean and standard deviation of the other runs of the
@@ -42,19 +41,6 @@ Scores = dict[str, list[float | None]]
 """Of each rule one score per run; None where the rule does not apply."""
 
 
-def standardise(scores: Scores) -> list[float]:
-    """The figure of each run in a bag: its largest standardised score; minus infinity if it has none."""
-    runs = len(next(iter(scores.values()), []))
-    figures = [-math.inf] * runs
-    for values in scores.values():
-        for i, value in enumerate(values):
-            others = [other for j, other in enumerate(values) if j != i and other is not None]
-            if value is not None and len(others) >= LEAST_RUNS:
-                mean, unit = _describe(others)
-                figures[i] = max(figures[i], (value - mean) / unit)
-    return figures
-
-
 def find_thresholds(scores: Scores) -> dict[str, float]:
     """The score of each rule above which a new run is accused, whatever its other scores are; without the rules that
     have too few healthy runs.
@@ -69,11 +55,11 @@ def find_thresholds(scores: Scores) -> dict[str, float]:
         n, total, squares = len(known), sum(known), sum(value * value for value in known)
         if n < LEAST_RUNS:
             continue
-        described[name] = _describe(known)
+        mean, variance = _moments(n, total, squares)
+        described[name] = mean, _unit(variance, n)
         for i, value in enumerate(values):
             if value is not None:
-                mean = (total - value) / (n - 1)  # of the others
-                variance = max((squares - value * value) / (n - 1) - mean * mean, 0.0)
+                mean, variance = _moments(n - 1, total - value, squares - value * value)  # of the others
                 figures[i] = max(figures[i], _bound(value, n - 1, mean, variance))
                 if n > LEAST_RUNS:  # if the rule does not apply to the new run
                     figures[i] = max(figures[i], (value - mean) / _unit(variance, n - 1))
@@ -86,10 +72,9 @@ def count_above(runs: int) -> int:
     return max(1, int(LEVEL * (runs + 1)))
 
 
-def _describe(values: list[float]) -> tuple[float, float]:
-    """Mean and unit."""
-    mean = sum(values) / len(values)
-    return mean, _unit(sum((value - mean) ** 2 for value in values) / len(values), len(values))
+def _moments(runs: int, total: float, squares: float) -> tuple[float, float]:
+    """Mean and variance of scores, from their sum and the sum of their squares."""
+    return total / runs, max(squares / runs - (total / runs) ** 2, 0.0)
 
 
 def _unit(variance: float, runs: int) -> float:
@@ -134,6 +119,11 @@ class Calibration:
     def runs(self) -> int:
         return len(next(iter(self.scores.values()), []))
 
+    @property
+    def odds(self) -> int:
+        """A healthy run that is exchangeable with these is accused at most once in so many."""
+        return (self.runs + 1) // count_above(self.runs)
+
     @cached_property
     def thresholds(self) -> dict[str, float]:
         return find_thresholds(self.scores)
@@ -149,7 +139,7 @@ class Calibration:
         threshold, right = self.thresholds[name], self.right.get(name)
         text = f"a score of {score:.2f}, where {len(healthy)} healthy runs reach at most {max(healthy):.2f} and"
         text += f" {threshold:.2f} accuses; a healthy run like those, of their settings, gets a finding with a"
-        text += f" probability of at most 1 in {(self.runs + 1) // count_above(self.runs)}"
+        text += f" probability of at most 1 in {self.odds}"
         if right:
             text += f"; it was right in {right[0]} of {right[1]} failures induced on purpose that it was raised for"
         if self.provisional:

@@ -6,9 +6,31 @@ import numpy as np
 import pytest
 
 from rlhf_exp.diagnose import calibration as of_package
-from rlhf_exp.diagnose.calibration import Calibration, find_thresholds, load_calibration, save_calibration, standardise
+from rlhf_exp.diagnose.calibration import (
+    FLOOR,
+    LEAST_RUNS,
+    Calibration,
+    _widen,
+    find_thresholds,
+    load_calibration,
+    save_calibration,
+)
 
 RULES = 8
+
+
+def standardise(scores):
+    """The construction itself: the figure of each run in a bag, its largest standardised score; minus infinity if it
+    has none."""
+    figures = [-math.inf] * len(next(iter(scores.values())))
+    for values in scores.values():
+        for i, value in enumerate(values):
+            others = [other for j, other in enumerate(values) if j != i and other is not None]
+            if value is not None and len(others) >= LEAST_RUNS:
+                mean = sum(others) / len(others)
+                variance = sum((other - mean) ** 2 for other in others) / len(others)
+                figures[i] = max(figures[i], (value - mean) / math.sqrt(variance + FLOOR**2) / _widen(len(others)))
+    return figures
 
 
 def draw(rng, runs, heavy=False):
