@@ -31,7 +31,7 @@ MAX_NODES = 100
 MAX_DIGITS = 4000
 TIMEOUT_S = 60
 
-FORMULA = re.compile(r"\$\$?[^$]++\$\$?|\\([\[(])[^\\]*+(?:\\(?![()\[\]])[^\\]*+)*+\\[\])]")
+FORMULA = re.compile(r"\$\$?[^$]++\$\$?|\\([\[(])[^\\]*+(?>(?:\\(?![()\[\]])[^\\]*+)*)\\[\])]")
 ANSWER = re.compile(r"[0-9$\\]")
 BRACKET = re.compile(r"[(\[{]|[)\]}]")
 BINOMIAL = re.compile(r"binom|\\choose|\\brack")  # the parser computes their value
