@@ -1,10 +1,11 @@
-"""Tries the diagnosis's own remedies: does the first one that it proposes, alone, make a sick run healthy and better?
+"""Tries the diagnosis's own remedies: do they make a sick run healthy and better, the first alone and all together?
 
-    python bench/calibration/remedies.py       # two runs each of sick settings, two more with the remedy; remedies.json
+    python bench/calibration/remedies.py       # two runs of each sick setting, and of each with remedies; remedies.json
 
-Of each kind of failure that an override can undo, seeds 10 and 11: the remedy of the earliest finding that names it
-rightly. `reward=...` replaces the faulty reward. Left out, and counted, are faults of code and of rows, which no
-override undoes, and top_p, which the preflight alone names.
+Of each kind of failure that an override can undo, two seeds that nothing else has seen: `alone` is the remedy of the
+earliest finding that names it rightly; `together` are those of all findings
+that can be given together, as the program lists them. `reward=...` replaces the faulty reward. Left out, and counted,
+are faults of code and of rows, which no override undoes, and top_p, which the preflight alone names.
 """
 
 import json
@@ -22,7 +23,7 @@ from rlhf_exp import pipeline
 from rlhf_exp.diagnose import diagnose
 from rlhf_exp.runs.load import NotARun
 
-SEEDS = (10, 11)
+SEEDS = (12, 13)
 OUTCOME = HERE / "remedies.json"
 IN_CODE = {"top_p", "wrong_reference", "frozen_adapter", "no_eos", "critic_noise", "labels_flipped",
            "reward_model_length", "stale_sampling", "test_rows_in_training"}  # fmt: skip
@@ -31,38 +32,46 @@ IN_CODE = {"top_p", "wrong_reference", "frozen_adapter", "no_eos", "critic_noise
 def main() -> None:
     torch.set_num_threads(1)
     pipeline._report_and_push = lambda cfg, folder: 0  # type: ignore[assignment]
-    rows = [try_remedy(kind, seed) for kind in FAILURES if kind not in IN_CODE for seed in SEEDS]
+    rows = [try_remedies(kind, seed) for kind in FAILURES if kind not in IN_CODE for seed in SEEDS]
     OUTCOME.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")
     print(list_remedies())
 
 
-def try_remedy(kind: str, seed: int) -> dict[str, Any]:
+def try_remedies(kind: str, seed: int) -> dict[str, Any]:
     overrides = [*SHARED, *FAILURES[kind], *OFF, f"seed={seed}"]
-    sick, accuracy = judge(ROOT / "remedies" / "sick" / f"{kind}-{seed}", overrides)
+    sick, together, start = judge(ROOT / "remedies" / "sick" / f"{kind}-{seed}", overrides)
     right = set(MEANT[kind][1].split())
     proposed = [found for found in sick if found["name"] in right and found["remedy"]]
-    by, remedy = (proposed[0]["name"], proposed[0]["remedy"]) if proposed else ("", None)
-    row = {"kind": kind, "seed": seed, "by": by, "remedy": remedy}
-    if remedy is None:
-        return row | {"healthy": False, "better": False}
-    kept = [one for one in overrides if not (remedy.startswith("reward=") and "reward" in one)]
+    alone = proposed[:1]
+    return {"kind": kind, "seed": seed, "by": alone[0]["name"] if alone else "", "accuracy": start,
+            "alone": compare(f"{kind}-{seed}", overrides, [found["remedy"] for found in alone], start),
+            "together": compare(f"{kind}-{seed}", overrides, together, start)}  # fmt: skip
+
+
+def compare(name: str, overrides: list[str], remedies: list[str], start: float | None) -> dict[str, Any]:
+    """The run with these remedies: whether it is healthy, and more accurate than without them."""
+    tried: dict[str, Any] = {"remedies": remedies, "healthy": False, "better": False, "found": []}
+    if not remedies:
+        return tried
+    kept = [one for one in overrides if not ("reward" in one and any(text.startswith("reward=") for text in remedies))]
+    folder = ROOT / "remedies" / re.sub(r"[^\w.-]", "_", "+".join(remedies)) / name
     try:
-        still, after = judge(ROOT / "remedies" / re.sub(r"[^\w.-]", "_", remedy) / f"{kind}-{seed}", [*kept, remedy])
+        found, _, accuracy = judge(folder, [*kept, *remedies])
     except NotARun:
-        return row | {"healthy": False, "better": False, "still": ["refused with the other overrides"]}
-    better = after is not None and accuracy is not None and after > accuracy
-    return row | {"healthy": not still, "better": better, "accuracy": [accuracy, after],
-                  "still": [found["name"] for found in still]}  # fmt: skip
+        return tried | {"found": ["refused with the other overrides"]}
+    better = accuracy is not None and start is not None and accuracy > start
+    return tried | {"healthy": not found, "better": better, "accuracy": accuracy,
+                    "found": [one["name"] for one in found]}  # fmt: skip
 
 
-def judge(folder: Path, overrides: list[str]) -> tuple[list[dict[str, Any]], float | None]:
-    """The findings that accuse the run, and its held-out accuracy after training."""
+def judge(folder: Path, overrides: list[str]) -> tuple[list[dict[str, Any]], list[str], float | None]:
+    """The findings that accuse the run, what they propose together, and its held-out accuracy after training."""
     execute([*overrides, "eval.seed=${seed}", f"output_dir={folder}"], folder)
     run = pack(folder)
     metrics, samples = to_rows(run["metrics"]), to_rows(run["samples"])
-    said = diagnose(metrics, run["evaluation"], run["config"], run["room"], samples)["findings"]
+    said = diagnose(metrics, run["evaluation"], run["config"], run["room"], samples)
     accuracy = run["evaluation"].get("trained", {}).get("accuracy", {}).get("value")
-    return [found for found in said if found["severity"] != "info"], accuracy
+    return [found for found in said["findings"] if found["severity"] != "info"], said["remedies"], accuracy
 
 
 if __name__ == "__main__":

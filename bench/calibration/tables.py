@@ -241,23 +241,33 @@ def list_remedies() -> str:
     rows = []
     for kind in dict.fromkeys(row["kind"] for row in tried):
         of_kind = [row for row in tried if row["kind"] == kind]
-        remedies = ", ".join(dict.fromkeys(f"`{row['remedy']}`" if row["remedy"] else "none" for row in of_kind))
-        by = ", ".join(dict.fromkeys(row["by"] for row in of_kind))
-        accuracy = ", ".join(" to ".join(f"{100 * value:.0f}" for value in row.get("accuracy", [])) for row in of_kind)
-        still = ", ".join(dict.fromkeys(name for row in of_kind for name in row.get("still", []))) or "-"
-        counts = [f"{sum(row[what] for row in of_kind)} of {len(of_kind)}" for what in ("healthy", "better")]
-        rows.append([f"`{kind}`", by, remedies, accuracy, *counts, still])
-    both = [row["healthy"] and row["better"] for row in tried]
-    sums = [
-        interval(sum(of), len(of)) for of in (*([row[key] for row in tried] for key in ("healthy", "better")), both)
-    ]
-    head = ["failure", "finding", "remedy", "accuracy without and with it, %", "healthy", "better", "found with it"]
-    said = (
-        f"**Remedies**, each alone, two new seeds: healthy with it {sums[0]}; more accurate than without it {sums[1]};"
-    )
+        cells = [f"`{kind}`", ", ".join(dict.fromkeys(row["by"] or "none" for row in of_kind))]
+        for way in ("alone", "together"):
+            ways = [row[way] for row in of_kind]
+            cells.append(", ".join(dict.fromkeys(f"`{text}`" for one in ways for text in one["remedies"])))
+            cells.append(
+                ", ".join(
+                    " to ".join(
+                        "-" if value is None else f"{100 * value:.0f}"
+                        for value in (row["accuracy"], one.get("accuracy"))
+                    )
+                    for row, one in zip(of_kind, ways, strict=True)
+                )
+            )
+            cells.append(f"{sum(one['healthy'] and one['better'] for one in ways)} of {len(ways)}")
+        rows.append(cells)
+    said = []
+    for way, title in (("alone", "one alone"), ("together", "all of a run's together")):
+        ways = [row[way] for row in tried]
+        healthy, better = ([one[key] for one in ways] for key in ("healthy", "better"))
+        both = [h and b for h, b in zip(healthy, better, strict=True)]
+        sums = [interval(sum(of), len(of)) for of in (healthy, better, both)]
+        said.append(f"{title}: healthy with it {sums[0]}; more accurate than without it {sums[1]}; both {sums[2]}.")
     left = len(MEANT) - len({row["kind"] for row in tried})
-    said += f" both {sums[2]}. Left out: {left} kinds: faults of code or rows, which no override undoes, and top_p."
-    return f"{said}\n\n{table(head, rows)}"
+    said.append(f"Left out: {left} kinds: faults of code or rows, which no override undoes, and top_p.")
+    head = ["failure", "finding", "one alone", "accuracy without and with it, %", "healthy and better",
+            "all together", "accuracy, %", "healthy and better"]  # fmt: skip
+    return f"**Remedies**, two new seeds; {' '.join(said)}\n\n{table(head, rows)}"
 
 
 def list_public(runs: dict[str, list[Archived]], crossed: list[set[str]], verdicts: list[dict[str, Any]]) -> str:

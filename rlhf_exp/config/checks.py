@@ -132,6 +132,29 @@ def choose_remedy(config: dict[str, Any], candidates: Iterable[str]) -> str | No
     return None
 
 
+def join_remedies(config: dict[str, Any], remedies: Iterable[str]) -> list[str]:
+    """Those of the overrides that can be given together: of two that set one key, or a group and a key in it, the
+    first; and none that the config's checks refuse after the others.
+
+    >>> join_remedies({"reward": {"weights": {"x": 1.0}}}, ["reward=outcome", "reward.weights.x=0.25"])
+    ['reward=outcome']
+    """
+    joined: list[str] = []
+    for text in remedies:
+        key = f"{_name_key(text)}."
+        taken = [f"{_name_key(other)}." for other in joined]
+        if any(key.startswith(other) or other.startswith(key) for other in taken):
+            continue
+        if choose_remedy(config, [text]):
+            joined.append(text)
+            config = config if isinstance(config.get(key[:-1]), dict) else apply(config, text)
+    return joined
+
+
+def _name_key(text: str) -> str:
+    return text.lstrip("+").partition("=")[0]
+
+
 def apply(config: dict[str, Any], override: str) -> dict[str, Any]:
     """A copy of the resolved config with the override, which the arguments that are copies of its key follow."""
     key, _, value = override.lstrip("+").partition("=")

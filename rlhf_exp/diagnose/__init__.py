@@ -4,7 +4,8 @@
     ->  {"findings": [{"name": "kl_drift", "severity": "warning", "steps": [120, 300], "evidence": "...",
                        "cause": "...", "remedy": "algo.args.beta=0.1", "score": 2.1, "sureness": {"text": ...}}],
          "health": "warning", "checked": ["kl_drift", ...], "uncalibrated": [...], "missing": {rule: [series]},
-         "changed": ["..."], "ignored": ["kl_drift"]}    # found, but named in monitor.ignore
+         "changed": ["..."], "ignored": ["kl_drift"],    # found, but named in monitor.ignore
+     "remedies": ["algo.args.beta=0.1", ...]}        # of findings that accuse, if they can be given together
 
 A new finding is one function in a file of rules/ (rule.py says what it returns). Imports no ML library.
 """
@@ -12,7 +13,7 @@ A new finding is one function in a file of rules/ (rule.py says what it returns)
 import math
 from typing import Any
 
-from rlhf_exp.config.checks import apply, choose_remedy
+from rlhf_exp.config.checks import apply, choose_remedy, join_remedies
 from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.diagnose.calibration import Calibration, load_calibration
 from rlhf_exp.diagnose.changes import list_changes
@@ -51,6 +52,7 @@ def diagnose(
     above.sort(key=lambda finding: (SEVERITIES.index(finding["severity"]), (finding["steps"] or [math.inf])[0]))
     muted = config.get("monitor", {}).get("ignore", [])
     findings = [finding for finding in above if finding["name"] not in muted]
+    accusing = [finding for finding in findings if finding["severity"] != "info"]
     worst = findings[0]["severity"] if findings else "ok"
     known = {of.name for of, finding in found if of.severity == "info" or of.name in calibration.thresholds}
     exact = {of.name for of, finding in found if finding.score == float("inf")}
@@ -62,6 +64,7 @@ def diagnose(
         "missing": {of.name: lacking for of in RULES if of.of(run.algorithm) and (lacking := _list_missing(of, run))},
         "changed": list_changes(run),
         "ignored": [finding["name"] for finding in above if finding["name"] in muted],
+        "remedies": join_remedies(config, [one["remedy"] for one in accusing if one["remedy"]]),
     }
 
 

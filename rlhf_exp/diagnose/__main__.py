@@ -72,6 +72,8 @@ def _tell(path: Path, report: dict[str, Any]) -> list[str]:
         sure, samples = found.get("sureness", {}).get("text"), ", ".join(found.get("samples", []))
         told = {"likely cause": found["cause"], "try": found["remedy"], "how sure": sure, "samples": samples}
         lines += [f"    {what}: {text}" for what, text in told.items() if text]
+    if len(report["remedies"]) > 1:
+        lines.append(f"  together: {' '.join(report['remedies'])}")
     missing = [f"{rule} ({', '.join(needs)})" for rule, needs in report["missing"].items()]
     listed = {"checked": report["checked"] or ["nothing"], "not calibrated": report["uncalibrated"]}
     listed["not checked, for want of"] = missing

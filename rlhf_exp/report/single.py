@@ -111,6 +111,8 @@ def describe_findings(run: Run) -> list[Block]:
         text += sure
         name = f"{finding['severity'].capitalize()}: {finding['name'].replace('_', ' ')}{steps}."
         blocks.append(Callout(finding["severity"], name, text))
+    if len(remedies := run.diagnosis.get("remedies", [])) > 1:  # absent in older runs
+        blocks.append(Text(f"To try together: {' '.join(remedies)}"))
     if not run.diagnosis["findings"]:
         blocks.append(Callout("ok", "Healthy.", f"No {'other ' if ignored else ''}check found anything."))
     if checked := run.diagnosis.get("checked"):  # absent in older runs

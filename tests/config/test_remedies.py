@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config.checks import apply, choose_remedy
+from rlhf_exp.config.checks import apply, choose_remedy, join_remedies
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.diagnose import diagnose
@@ -99,3 +99,18 @@ def test_a_budget_reaches_what_trl_samples():
 
 def test_where_no_remedy_passes_there_is_none():
     assert choose_remedy(asdict(compose_config(["algo=dpo"])), ["+algo.args.entropy_coef=0.01"]) is None
+
+
+@pytest.mark.parametrize(
+    ("remedies", "joined"),
+    [
+        (["max_tokens=64", "algo.args.beta=0.1", "max_tokens=192"], ["max_tokens=64", "algo.args.beta=0.1"]),
+        (["reward=outcome", "reward.weights.outcome=0.25"], ["reward=outcome"]),
+        (["algo.args.num_generations=7", "algo.args.beta=0.1"], ["algo.args.beta=0.1"]),  # no batch holds groups of 7
+    ],
+)
+def test_remedies_are_joined_so_that_the_program_takes_them_together(remedies, joined):
+    config = asdict(compose_config(["device=cpu"]))
+    found = join_remedies(config, remedies)
+    assert found == joined
+    build_args(compose_config(["device=cpu", *found]))

@@ -206,6 +206,16 @@ def test_a_control_arm_is_judged_as_such():
     assert {"no_reward_variance", "policy_stands_still"} <= {finding["name"] for finding in report["findings"]}
 
 
+def test_no_higher_rate_is_proposed_where_no_group_has_signal():
+    """budget_too_small: no completion was right, and the rate that it was told to raise broke the mended run."""
+    courses = {"probe/kl": lambda x: 1e-12, "frac_reward_zero_std": lambda x: 1.0}
+    metrics = make_metrics("grpo", courses)
+    found = diagnose(metrics, make_evaluation(**FLAT), make_config(), calibration=make_calibration())["findings"]
+    remedies = {finding["name"]: finding["remedy"] for finding in found}
+    assert remedies["policy_stands_still"] is None
+    assert remedies["no_reward_variance"] is not None
+
+
 BELOW = {"kl_k1": lambda x: -0.2 * x - 0.001}
 APART = BELOW | {"sampling/sampling_logp_difference/mean": lambda x: 0.3}
 

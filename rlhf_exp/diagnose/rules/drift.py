@@ -3,10 +3,11 @@
 import math
 
 from rlhf_exp.diagnose.rule import Finding, has_critic, has_price, is_online, rule, writes
-from rlhf_exp.diagnose.signals import Course, Signals, angle, log, recent, worst
+from rlhf_exp.diagnose.signals import Course, Signals, angle, last_quarter, log, mean, recent, worst
 
 K1 = "kl_k1|ppo/kl"
 DIFFERENCE = "sampling/sampling_logp_difference/mean"
+NO_SIGNAL = 0.9  # share of groups without it
 SEEN = 0.01  # nats per token: more than the rounding of half precision
 
 
@@ -146,6 +147,9 @@ def policy_stands_still(run: Signals) -> Finding | None:
     if run.is_control:
         return None
     course = [(step, -0.5 * math.log(max(kl, 1e-10))) for step, kl in run.late(recent(run.series("probe/kl")))]
+    silent = last_quarter(run.series("frac_reward_zero_std"))
+    if silent and mean(silent) > NO_SIGNAL:
+        return Finding(course, "", "hardly a group has rewards that differ, so that no rate moves the policy", [])
     cause = f"the learning rate {run.learning_rate:g} is too low, or the trained parameters take no part in the output"
     return Finding(course, "", cause, [run.lower_rate(0.1)])
 
