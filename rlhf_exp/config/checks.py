@@ -161,4 +161,6 @@ def apply(config: dict[str, Any], override: str) -> dict[str, Any]:
     copies = [copy for copy, original in COPIES.items() if original == key and copy in config["algo"]["args"]]
     changes = [f"{place}={value}" for place in (key, *(f"algo.args.{copy}" for copy in copies))]
     changed: Any = OmegaConf.to_container(OmegaConf.merge(config, OmegaConf.from_dotlist(changes)))
+    if key.startswith("reward.weights."):
+        changed["algo"]["args"]["reward_weights"] = list(changed["reward"]["weights"].values())
     return changed

@@ -106,6 +106,7 @@ def test_where_no_remedy_passes_there_is_none():
     [
         (["max_tokens=64", "algo.args.beta=0.1", "max_tokens=192"], ["max_tokens=64", "algo.args.beta=0.1"]),
         (["reward=outcome", "reward.weights.outcome=0.25"], ["reward=outcome"]),
+        (["reward.weights.overlong=0.0625", "reward=outcome"], ["reward.weights.overlong=0.0625"]),
         (["algo.args.num_generations=7", "algo.args.beta=0.1"], ["algo.args.beta=0.1"]),  # no batch holds groups of 7
     ],
 )
