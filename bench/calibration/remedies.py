@@ -3,9 +3,9 @@
     python bench/calibration/remedies.py       # two runs of each sick setting, and of each with remedies; remedies.json
 
 Of each kind of failure that an override can undo, two seeds that nothing else has seen: `alone` is the remedy of the
-earliest finding that names it rightly; `together` are those of all findings
-that can be given together, as the program lists them. `reward=...` replaces the faulty reward. Left out, and counted,
-are faults of code and of rows, which no override undoes, and top_p, which the preflight alone names.
+earliest finding that names it rightly; `together` are those of all findings that can be given together, as the program
+lists them. `reward=...` replaces the faulty reward. Left out, and counted, are faults of code and of rows, which no
+override undoes, and top_p, which the preflight alone names.
 """
 
 import json
@@ -39,17 +39,17 @@ def main() -> None:
 
 def try_remedies(kind: str, seed: int) -> dict[str, Any]:
     overrides = [*SHARED, *FAILURES[kind], *OFF, f"seed={seed}"]
-    sick, together, start = judge(ROOT / "remedies" / "sick" / f"{kind}-{seed}", overrides)
+    sick, together, accuracy = judge(ROOT / "remedies" / "sick" / f"{kind}-{seed}", overrides)
     right = set(MEANT[kind][1].split())
     proposed = [found for found in sick if found["name"] in right and found["remedy"]]
     alone = proposed[:1]
-    return {"kind": kind, "seed": seed, "by": alone[0]["name"] if alone else "", "accuracy": start,
-            "alone": compare(f"{kind}-{seed}", overrides, [found["remedy"] for found in alone], start),
-            "together": compare(f"{kind}-{seed}", overrides, together, start)}  # fmt: skip
+    return {"kind": kind, "seed": seed, "by": alone[0]["name"] if alone else "", "accuracy": accuracy,
+            "alone": compare(f"{kind}-{seed}", overrides, [found["remedy"] for found in alone], accuracy),
+            "together": compare(f"{kind}-{seed}", overrides, together, accuracy)}  # fmt: skip
 
 
-def compare(name: str, overrides: list[str], remedies: list[str], start: float | None) -> dict[str, Any]:
-    """The run with these remedies: whether it is healthy, and more accurate than without them."""
+def compare(name: str, overrides: list[str], remedies: list[str], before: float | None) -> dict[str, Any]:
+    """The run with these remedies: whether it is healthy, and more accurate than `before`, without them."""
     tried: dict[str, Any] = {"remedies": remedies, "healthy": False, "better": False, "found": []}
     if not remedies:
         return tried
@@ -59,7 +59,7 @@ def compare(name: str, overrides: list[str], remedies: list[str], start: float |
         found, _, accuracy = judge(folder, [*kept, *remedies])
     except NotARun:
         return tried | {"found": ["refused with the other overrides"]}
-    better = accuracy is not None and start is not None and accuracy > start
+    better = accuracy is not None and before is not None and accuracy > before
     return tried | {"healthy": not found, "better": better, "accuracy": accuracy,
                     "found": [one["name"] for one in found]}  # fmt: skip
 

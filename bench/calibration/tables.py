@@ -244,30 +244,26 @@ def list_remedies() -> str:
         cells = [f"`{kind}`", ", ".join(dict.fromkeys(row["by"] or "none" for row in of_kind))]
         for way in ("alone", "together"):
             ways = [row[way] for row in of_kind]
+            accuracies = [f"{percent(row['accuracy'])} to {percent(row[way].get('accuracy'))}" for row in of_kind]
             cells.append(", ".join(dict.fromkeys(f"`{text}`" for one in ways for text in one["remedies"])))
-            cells.append(
-                ", ".join(
-                    " to ".join(
-                        "-" if value is None else f"{100 * value:.0f}"
-                        for value in (row["accuracy"], one.get("accuracy"))
-                    )
-                    for row, one in zip(of_kind, ways, strict=True)
-                )
-            )
+            cells.append(", ".join(accuracies))
             cells.append(f"{sum(one['healthy'] and one['better'] for one in ways)} of {len(ways)}")
         rows.append(cells)
     said = []
     for way, title in (("alone", "one alone"), ("together", "all of a run's together")):
-        ways = [row[way] for row in tried]
-        healthy, better = ([one[key] for one in ways] for key in ("healthy", "better"))
-        both = [h and b for h, b in zip(healthy, better, strict=True)]
-        sums = [interval(sum(of), len(of)) for of in (healthy, better, both)]
-        said.append(f"{title}: healthy with it {sums[0]}; more accurate than without it {sums[1]}; both {sums[2]}.")
+        ways, n = [row[way] for row in tried], len(tried)
+        healthy, better = (interval(sum(one[key] for one in ways), n) for key in ("healthy", "better"))
+        both = interval(sum(one["healthy"] and one["better"] for one in ways), n)
+        said.append(f"{title}: healthy with it {healthy}; more accurate than without it {better}; both {both}.")
     left = len(MEANT) - len({row["kind"] for row in tried})
     said.append(f"Left out: {left} kinds: faults of code or rows, which no override undoes, and top_p.")
     head = ["failure", "finding", "one alone", "accuracy without and with it, %", "healthy and better",
             "all together", "accuracy, %", "healthy and better"]  # fmt: skip
     return f"**Remedies**, two new seeds; {' '.join(said)}\n\n{table(head, rows)}"
+
+
+def percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f}"
 
 
 def list_public(runs: dict[str, list[Archived]], crossed: list[set[str]], verdicts: list[dict[str, Any]]) -> str:

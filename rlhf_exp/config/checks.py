@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from omegaconf import OmegaConf
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config.keys import explain_key, schemas
+from rlhf_exp.config.keys import explain_key, name_key, schemas
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.arguments import COPIES
 from rlhf_exp.config.schema import Config
@@ -126,8 +126,7 @@ def choose_remedy(config: dict[str, Any], candidates: Iterable[str]) -> str | No
     """
     before = set(check_values(config))
     for text in candidates:
-        chooses = isinstance(config.get(text.partition("=")[0]), dict)
-        if chooses or set(check_values(apply(config, text))) <= before:
+        if _chooses_group(config, text) or set(check_values(apply(config, text))) <= before:
             return text
     return None
 
@@ -139,20 +138,18 @@ def join_remedies(config: dict[str, Any], remedies: Iterable[str]) -> list[str]:
     >>> join_remedies({"reward": {"weights": {"x": 1.0}}}, ["reward=outcome", "reward.weights.x=0.25"])
     ['reward=outcome']
     """
-    joined: list[str] = []
+    joined: dict[str, str] = {}  # by the key, which ends with a dot
     for text in remedies:
-        key = f"{_name_key(text)}."
-        taken = [f"{_name_key(other)}." for other in joined]
-        if any(key.startswith(other) or other.startswith(key) for other in taken):
-            continue
-        if choose_remedy(config, [text]):
-            joined.append(text)
-            config = config if isinstance(config.get(key[:-1]), dict) else apply(config, text)
-    return joined
+        key = f"{name_key(text)}."
+        clashes = any(key.startswith(other) or other.startswith(key) for other in joined)
+        if not clashes and choose_remedy(config, [text]):
+            joined[key] = text
+            config = config if _chooses_group(config, text) else apply(config, text)
+    return list(joined.values())
 
 
-def _name_key(text: str) -> str:
-    return text.lstrip("+").partition("=")[0]
+def _chooses_group(config: dict[str, Any], override: str) -> bool:
+    return isinstance(config.get(name_key(override)), dict)
 
 
 def apply(config: dict[str, Any], override: str) -> dict[str, Any]:

@@ -51,6 +51,11 @@ class Key(NamedTuple):
     bounds: str | None
 
 
+def name_key(override: str) -> str:
+    """max_tokens of `+max_tokens=8`"""
+    return override.partition("=")[0].strip().lstrip("+~")
+
+
 def list_keys(schema: type = Config, path: str = "") -> Iterator[Key]:
     """Every key of a dataclass, and of those in it; each name that a mapping may hold is a key too."""
     hints = get_type_hints(schema)

@@ -29,6 +29,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
 
 from rlhf_exp.config import ROOT
+from rlhf_exp.config.keys import name_key
 from rlhf_exp.errors import explain_secret, is_secret
 
 _NAMED = re.compile(r"[{,]\s*['\"]?([\w.-]+)['\"]?\s*:")  # the names inside {name: value}
@@ -82,11 +83,6 @@ def describe_yaml(error: Exception, file: Path) -> str:
         return f"{file}, line {mark.line + 1}, column {mark.column + 1}: {error.problem or error.context}"
     reason = error.strerror if isinstance(error, OSError) else str(error).strip().partition("\n")[0]
     return f"{file}: {reason or type(error).__name__}"
-
-
-def name_key(override: str) -> str:
-    """max_tokens of `+max_tokens=8`"""
-    return override.partition("=")[0].strip().lstrip("+~")
 
 
 def check_overrides(overrides: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@
                        "cause": "...", "remedy": "algo.args.beta=0.1", "score": 2.1, "sureness": {"text": ...}}],
          "health": "warning", "checked": ["kl_drift", ...], "uncalibrated": [...], "missing": {rule: [series]},
          "changed": ["..."], "ignored": ["kl_drift"],    # found, but named in monitor.ignore
-     "remedies": ["algo.args.beta=0.1", ...]}        # of findings that accuse, if they can be given together
+         "remedies": ["algo.args.beta=0.1", ...]}        # those of the findings that can be given together
 
 A new finding is one function in a file of rules/ (rule.py says what it returns). Imports no ML library.
 """
@@ -53,12 +53,11 @@ def diagnose(
     muted = config.get("monitor", {}).get("ignore", [])
     findings = [finding for finding in above if finding["name"] not in muted]
     accusing = [finding for finding in findings if finding["severity"] != "info"]
-    worst = findings[0]["severity"] if findings else "ok"
     known = {of.name for of, finding in found if of.severity == "info" or of.name in calibration.thresholds}
     exact = {of.name for of, finding in found if finding.score == float("inf")}
     return {
         "findings": findings,
-        "health": "ok" if worst == "info" else worst,
+        "health": accusing[0]["severity"] if accusing else "ok",
         "checked": [of.name for of, _ in found if of.name in known | exact],
         "uncalibrated": [of.name for of, _ in found if of.name not in known | exact],
         "missing": {of.name: lacking for of in RULES if of.of(run.algorithm) and (lacking := _list_missing(of, run))},
@@ -114,7 +113,7 @@ def _describe(
     """A finding as diagnosis.json holds it. Its steps are the first and the last whose score accuses."""
     above = [step for step, score in finding.course if of.severity == "info" or calibration.is_above(of.name, score)]
     steps = None if not above or above[0] is None else [above[0], above[-1]]
-    remedies = [text for text in finding.remedy if apply(run.config, text) != run.config]
+    remedies = (text for text in finding.remedy if apply(run.config, text) != run.config)
     described: dict[str, Any] = {
         "name": of.name,
         "severity": of.severity,

@@ -19,7 +19,8 @@ from rlhf_exp import processes
 from rlhf_exp.commands import parse_flags
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config, compose_files, register_resolvers
-from rlhf_exp.config.reading import check_overrides, name_key, open_hydra
+from rlhf_exp.config.keys import name_key
+from rlhf_exp.config.reading import check_overrides, open_hydra
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError

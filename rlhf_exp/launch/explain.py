@@ -14,8 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.commands import COMMANDS
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.keys import explain_key, known_keys, takes_text
-from rlhf_exp.config.reading import name_key
+from rlhf_exp.config.keys import explain_key, known_keys, name_key, takes_text
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import one_of, suggest
 from rlhf_exp.errors import ConfigError

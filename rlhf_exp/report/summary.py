@@ -179,6 +179,6 @@ def _tabulate(run: Run) -> str:
         remedy = f"; try {finding['remedy']}" if finding["remedy"] else ""
         text = f"{finding['severity']} {finding['name']}: {finding['evidence']}{remedy}"
         lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
-    if len(remedies := run.diagnosis.get("remedies", []) if run.diagnosis else []) > 1:
+    if len(remedies := run.diagnosis.get("remedies", [])) > 1:
         lines.append(f"  together: {' '.join(remedies)}")
     return "\n".join(lines)
