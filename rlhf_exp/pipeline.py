@@ -29,6 +29,7 @@ from rlhf_exp.preflight import run_preflight
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.folder import RunFolder, read_record, write_json
+from rlhf_exp.runs.forecast import compare_with_like
 from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.runs.stopping import StopSignals, describe_stop
@@ -235,6 +236,7 @@ def _write_report(folder: RunFolder) -> None:
     run = load_run(folder.path)
     room = run.info.get("context_room")
     report = diagnose(run.metrics, run.evaluation, run.config, room, run.samples)
+    report["changed"] += compare_with_like(run)
     write_json(folder.path / "diagnosis.json", report)
     write_report([folder.path], folder.path)
 

@@ -20,19 +20,10 @@ from transformers import PreTrainedModel, TrainingArguments
 from rlhf_exp.config.device import count_completions, count_processes, targets_other_hardware
 from rlhf_exp.config.rules.machine import DEEPSPEED, SHARDED
 from rlhf_exp.config.schema import Config, Ppo
-from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.folder import read_record
-from rlhf_exp.runs.listing import list_runs, read_key
+from rlhf_exp.runs.forecast import find_like
 from rlhf_exp.runs.settings import flatten
 
-MEMORY, OUTPUTS = Path("/proc/meminfo"), Path("outputs")
-LIKE = (
-    *("algo.name", "task.name", "model.name", "model.path", "peft.name", "scale.name", "generation.method"),
-    *("max_tokens", "device.use_cpu", "device.threads", "algo.args.per_device_train_batch_size"),
-    *("algo.args.gradient_accumulation_steps", "algo.args.num_generations", "algo.args.num_iterations"),
-)
-"""Keys in which two runs agree whose steps take about the same time."""
-
+MEMORY = Path("/proc/meminfo")
 # What a layer keeps of each token for the backward pass, in values, if attention keeps no scores. By
 # torch.autograd.graph.saved_tensors_hooks on Qwen2 and Qwen3 of six shapes each, to 3%; GPT-2 keeps a fifth less.
 KEPT_HIDDEN = 8  # times the hidden size, in float32 also where the rest is in bfloat16
@@ -148,18 +139,12 @@ def estimate_time(
 
 
 def _estimate_by_run(cfg: Config, steps: int) -> tuple[float, str] | None:
-    """By the steps of the last finished run below `outputs/` that agrees in LIKE."""
-    try:
-        runs = list_runs(OUTPUTS)
-    except ConfigError:  # there is none
+    """By the steps of the last like run."""
+    if (found := find_like(flatten(asdict(cfg)))) is None:
         return None
-    wanted = flatten(asdict(cfg))
-    for run in reversed(runs):
-        is_done = run["task"] == cfg.task.name and run["status"] == "finished" and run["steps"]
-        if is_done and all(read_key(run, key) == wanted.get(key) for key in LIKE):
-            each = read_record(Path(run["run"]))["seconds"]["train"] / run["steps"]
-            return steps * each, f"{steps} steps x {each:.2g} s, as in {run['run']}"
-    return None
+    place, record = found
+    each = record["seconds"]["train"] / record["steps"]
+    return steps * each, f"{steps} steps x {each:.2g} s, as in {place}"
 
 
 def count_weight_bytes(cfg: Config, model: PreTrainedModel, width: int) -> float:

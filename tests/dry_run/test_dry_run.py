@@ -12,6 +12,7 @@ from rlhf_exp.dry_run.cost import warn_of_memory
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_trace_tokenizer
+from rlhf_exp.runs import forecast
 
 SMALL = ["device=cpu", "task.train_rows=64", "eval.rows=16"]
 
@@ -99,7 +100,7 @@ def test_time_is_that_of_the_last_like_run(show, monkeypatch, tmp_path):
         [line] = [line for line in show(*overrides).splitlines() if line.startswith("time of training")]
         return line
 
-    monkeypatch.setattr(cost, "OUTPUTS", tmp_path)
+    monkeypatch.setattr(forecast, "OUTPUTS", tmp_path)
     assert read() == "time of training: not estimated, since no finished run below outputs/ is like this one"
     finish("earlier", "2026-01-01", 50)
     finish("last", "2026-01-02", 10)
