@@ -112,8 +112,8 @@ def _describe_settings(measured: Groups, named: str | None = None) -> list[Block
         tested["reward"] = columns.REWARD
     blocks += pairwise.describe_differences(measured, tested, named)
     blocks += pairwise.describe_aggregates(measured, columns.TRAINED)
-    for heading, costs in (("Cost", columns.COST), ("Forward passes per update", columns.PASSES)):
-        if shown := list_columns(runs, costs):
+    for heading, figures in columns.PARTS.items():
+        if shown := list_columns(runs, figures):
             blocks += [Heading(heading), _table(measured, shown), Text(join_notes(shown))]
     return blocks
 

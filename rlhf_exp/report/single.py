@@ -9,6 +9,7 @@ from rlhf_exp.report.columns import Column, at, fill
 from rlhf_exp.report.curves import plot_run
 from rlhf_exp.report.page import NOTES, TEXTS, Block, Callout, Code, Figures, Heading, Pair, Table, Text
 from rlhf_exp.report.plots import plot_accuracy
+from rlhf_exp.report.probes import describe_probes
 from rlhf_exp.report.summary import (
     RANKING_FIGURES,
     best_sentence,
@@ -49,6 +50,7 @@ def describe_run(run: Run) -> list[Block]:
     if sentence := best_sentence(run):
         blocks.append(Text(f"Kept: {sentence}."))
     blocks += _describe_figures(run) + describe_baselines(run) + describe_preferences(run)
+    blocks += describe_probes(run)
     blocks += [Heading("Health checks"), *describe_findings(run)]
     if run.trains:
         plots = plot_run(run)
