@@ -19,9 +19,10 @@ from rlhf_exp.report.summary import (
     title,
     verdict,
 )
-from rlhf_exp.runs.figures import duration, percent
+from rlhf_exp.runs.figures import duration, number, percent
 from rlhf_exp.runs.load import Run
 from rlhf_exp.runs.settings import flatten
+from rlhf_exp.stats import wilson
 
 COSTS = (
     Column("peak memory", at("peak_memory_mb"), "{:,.0f} MB".format),
@@ -38,6 +39,12 @@ ERROR_KINDS: dict[str, tuple[str, str]] = TEXTS["error kinds"]
 
 N = Column("n", at("n"))
 CALIBRATION = (Column("predicted", at("predicted"), percent), Column("observed", at("observed"), percent), N)
+
+QUANTILES = (
+    Column("quantile", at("share"), "{:.0%}".format),
+    *(Column(f"reward, {side}", at(side), number(".2f")) for side in ("chosen", "rejected")),
+    *(Column(f"size of the margin, {side} pairs", at(side), number(".2f")) for side in ("right", "wrong")),
+)
 
 
 def describe_run(run: Run) -> list[Block]:
@@ -80,6 +87,8 @@ def describe_preferences(run: Run) -> list[Block]:
     right = [Column("share ranked rightly", at("label")), N, before, Column("trained", at("accuracy"), percent)]
     rule = {"label": "by a rule: the longer answer", "n": section["n"], "accuracy": section["longer_wins"]}
     blocks += [fill(right, [*_list_parts(section), rule]), fill(CALIBRATION, section["calibration"])]
+    if quantiles := section.get("quantiles"):  # absent in older runs
+        blocks.append(fill(QUANTILES, quantiles))
     return [*blocks, Text(NOTES["preferences"]), *_list_errors(run)]
 
 
@@ -168,17 +177,19 @@ def _list_parts(section: dict) -> list[dict]:
     """Label, n and accuracy of all pairs, by length and by subset."""
     by_length = [row | {"label": f"chosen answer {row['label']} tokens"} for row in section.get("by_length", [])]
     whole = {"label": "all", "n": section.get("n"), "accuracy": section.get("accuracy")}
-    return [whole, *by_length, *section.get("by_subset", [])]
+    return [whole, *by_length, *section.get("by_subset", []), *section.get("by_trait", [])]
 
 
 def _list_errors(run: Run) -> list[Block]:
     counts = run.errors.get("counts")
     if not counts:
         return []
-    rows = [[*ERROR_KINDS[kind], str(n)] for kind, n in counts.items()]
-    blocks: list[Block] = [Heading("Wrongly ranked pairs"), Table(["kind", "rule, the first that fits", "pairs"], rows)]
-    blocks.append(Text("Some of them, worst first, to open one by one. Their texts may offend."))
-    for place, error in enumerate(run.errors.get("shown", []), start=1):
+    total, shown = sum(counts.values()), run.errors.get("shown", [])
+    rows = [[*ERROR_KINDS[kind], str(n), percent(wilson(n, total)) if total else "-"] for kind, n in counts.items()]
+    head = ["kind", "rule, the first that fits", "pairs", "share"]
+    blocks: list[Block] = [Heading("Wrongly ranked pairs"), Table(head, rows)]
+    blocks.append(Text(f"{len(shown)} of {total}, worst first, to open one by one. Their texts may offend."))
+    for place, error in enumerate(shown, start=1):
         title = f"{place}. {ERROR_KINDS[error['kind']][0]}: margin {error['margin']:+.2f}, {error['subset']}"
         sides = _read_side(error, "chosen"), _read_side(error, "rejected")
         blocks.append(Pair(title, error["prompt"].strip(), sides, folded=True))
