@@ -224,7 +224,12 @@ PROBES = [
     for which, when in (("baseline", " at the start"), ("trained", ""))
 ]
 
-COST, PASSES = ([_cost(*figure) for figure in TEXTS["sections"][name]] for name in ("cost", "passes"))
+COST, PASSES, MEMORY = ([_cost(*figure) for figure in TEXTS["sections"][name]] for name in ("cost", "passes", "memory"))
 
-PARTS = {"Failure-mode probes": PROBES, "Cost": COST, "Forward passes per update": PASSES}
+PARTS = {
+    "Failure-mode probes": PROBES,
+    "Cost": COST,
+    "Memory while training, MB": MEMORY,
+    "Forward passes per update": PASSES,
+}
 """Tables of settings with headings of their own."""

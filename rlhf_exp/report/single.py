@@ -5,7 +5,7 @@ describe_run(load_run(run_dir))  ->  [Heading(...), Text(...), ...]
 
 from rlhf_exp.evaluation.metrics import OUTCOMES
 from rlhf_exp.report.baselines import describe_baselines
-from rlhf_exp.report.columns import Column, at, fill
+from rlhf_exp.report.columns import MEMORY, Column, at, fill, join_notes
 from rlhf_exp.report.curves import plot_run
 from rlhf_exp.report.page import NOTES, TEXTS, Block, Callout, Code, Figures, Heading, Pair, Table, Text
 from rlhf_exp.report.plots import plot_accuracy
@@ -68,7 +68,9 @@ def describe_run(run: Run) -> list[Block]:
         blocks += [Heading("Data"), fact_table(run.facts)]
     costs = [[phase, duration(spent)] for phase, spent in run.info.get("seconds", {}).items()]
     costs += [[cost.name, cost.cell(run.info)] for cost in COSTS if cost.read(run.info)]
+    costs += [[f"memory, {part.name}", f"{part.cell(run)} MB"] for part in MEMORY if part.read(run)]
     blocks += [Heading("Time and memory"), Table(["", ""], costs)]
+    blocks += [Text(note)] if (note := join_notes(part for part in MEMORY if part.read(run))) else []
     return blocks + [Heading("How to reproduce this run"), *_describe_origin(run)]
 
 
