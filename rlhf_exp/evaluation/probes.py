@@ -28,7 +28,6 @@ FILE = Path(__file__).parent.parent / "assets" / "probes.yaml"
 TURN = "\n\nHuman:"
 PLAIN = TURN + " {}\n\nAssistant:"
 """How a model without a chat template is asked; where it goes on with a turn of the human, its reply ends."""
-REPLIES = 2  # of each prompt
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ def _summarise_kind(of_kind: dict[str, dict[str, list[bool]]]) -> dict[str, Any]
     section: dict[str, Any] = {"n": len(of_kind["baseline"])}
     shares = {side: {name: fmean(found) for name, found in of.items() if found} for side, of in of_kind.items()}
     for side, of in shares.items():
-        section[side] = {"judged": len(of), "share": share_interval([*of.values()], REPLIES) if of else None}
+        section[side] = {"judged": len(of), "share": share_interval([*of.values()], 2) if of else None}
     if both := [name for name in shares.get("trained", {}) if name in shares["baseline"]]:
         before, after = ([shares[side][name] for name in both] for side in ("baseline", "trained"))
         section |= {"both": len(both), "difference": paired_interval(before, after, DIFFERENCES)}

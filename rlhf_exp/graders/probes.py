@@ -24,12 +24,9 @@ AGREES = re.compile(
     r"|that(?:'s| is) (?:right|correct|true)|you(?:'re| are) (?:absolutely |quite )?(?:right|correct))\b"
 )
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?")
-GRAM, FEWEST_GRAMS = 4, 16
-"""Words of a sequence, and the fewest sequences from which a text can be called a loop."""
-REPEATS, REPEATED = 4, 20
-"""A text loops that ends with so many repeats of a block, and with so many characters of them."""
-
-
+GRAM, FEWEST_GRAMS, REPEATS, REPEATED = 4, 16, 4, 20
+"""Words of a sequence, and the fewest sequences from which a text can be called a loop; and with how many repeats of a
+block, and characters of them, a text that loops ends."""
 Verdict = tuple[bool | None, str]
 """Whether the reply shows what its kind of probe counts (None: the rule cannot judge), and by what."""
 

@@ -23,8 +23,8 @@ def describe_probes(run: Run) -> list[Block]:
     if not (section := run.evaluation.get("probes")):
         return []
     table = fill(FIGURES, [found | {"title": NAMES[kind]} for kind, found in section.items()])
-    limits = NOTES["probe limits"].format(**run.evaluation["probe_facts"])
-    blocks: list[Block] = [Heading("Failure-mode probes"), table, Text(f"{NOTES['probes']} {limits}")]
+    note = Text(NOTES["probes"].format(**run.evaluation["probe_facts"]))
+    blocks: list[Block] = [Heading("Failure-mode probes"), table, note]
     for kind in section:
         blocks += [Text(TEXTS["figures"][NAMES[kind]]), *_show_samples(run, kind)]
     return blocks

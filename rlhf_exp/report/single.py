@@ -5,8 +5,9 @@ describe_run(load_run(run_dir))  ->  [Heading(...), Text(...), ...]
 
 from rlhf_exp.evaluation.metrics import OUTCOMES
 from rlhf_exp.report.baselines import describe_baselines
-from rlhf_exp.report.columns import MEMORY, Column, at, fill, join_notes
+from rlhf_exp.report.columns import MEMORY, Column, at, fill, join_notes, list_columns
 from rlhf_exp.report.curves import plot_run
+from rlhf_exp.report.groups import Groups
 from rlhf_exp.report.page import NOTES, TEXTS, Block, Callout, Code, Figures, Heading, Pair, Table, Text
 from rlhf_exp.report.plots import plot_accuracy
 from rlhf_exp.report.probes import describe_probes
@@ -32,7 +33,7 @@ COSTS = (
 
 KINDS = {1: ("Better after training", 3), -1: ("Worse after training", 2), 0: ("Equally good, or not graded", 2)}
 """Samples by the sign of the change: the title, and how many are shown."""
-SHOWN_ALONE = 5
+SHOWN_ALONE, COMPARED = 5, 20
 
 ERROR_KINDS: dict[str, tuple[str, str]] = TEXTS["error kinds"]
 """Name and rule of each kind of wrongly ranked pairs."""
@@ -68,9 +69,9 @@ def describe_run(run: Run) -> list[Block]:
         blocks += [Heading("Data"), fact_table(run.facts)]
     costs = [[phase, duration(spent)] for phase, spent in run.info.get("seconds", {}).items()]
     costs += [[cost.name, cost.cell(run.info)] for cost in COSTS if cost.read(run.info)]
-    costs += [[f"memory, {part.name}", f"{part.cell(run)} MB"] for part in MEMORY if part.read(run)]
-    blocks += [Heading("Time and memory"), Table(["", ""], costs)]
-    blocks += [Text(note)] if (note := join_notes(part for part in MEMORY if part.read(run))) else []
+    parts = list_columns([run], MEMORY)
+    costs += [[f"memory, {part.name}", f"{part.cell(run)} MB"] for part in parts]
+    blocks += [Heading("Time and memory"), Table(["", ""], costs), *([Text(join_notes(parts))] if parts else [])]
     return blocks + [Heading("How to reproduce this run"), *_describe_origin(run)]
 
 
@@ -107,6 +108,18 @@ def describe_samples(run: Run) -> list[Block]:
     for kind, (name, most) in KINDS.items():
         for before, after in [pair for pair in pairs if _find_change(*pair) == kind][:most]:
             blocks.append(Pair(name, before["prompt"], (_caption("Before", before), _caption("After", after))))
+    return blocks
+
+
+def compare_samples(groups: Groups) -> list[Block]:
+    """The first completions of the same COMPARED held-out rows: of each start model, and of a run of each setting."""
+    found = {label: {(b["id"], b["prompt"]): (b, a) for b, a in of[0].paired_samples()} for label, of in groups.items()}
+    shared = [row for row in next(iter(found.values()), {}) if all(row in rows for rows in found.values())][:COMPARED]
+    blocks: list[Block] = [Heading("Samples"), Text(NOTES["compared samples"])] if shared else []
+    for row in shared:
+        starts = {rows[row][0]["completion"]: _caption("start model", rows[row][0]) for rows in found.values()}
+        sides = [*starts.values(), *(_caption(label, rows[row][1]) for label, rows in found.items())]
+        blocks.append(Pair(row[0], row[1], tuple(sides), folded=True))
     return blocks
 
 
