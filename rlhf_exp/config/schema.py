@@ -242,6 +242,7 @@ class Eval:
     start_completions: Annotated[int, Within(COMPLETIONS)]
     greedy: bool
     cut_reasoning: bool
+    probes: Literal["on", "off"]
     batch_size: Annotated[int, Within(BATCH)]
     temperature: Annotated[float, Within("> 0, <= 10")]
     top_p: Annotated[float, Within("> 0, <= 1")]

@@ -23,6 +23,7 @@ from rlhf_exp.evaluation.cache import sample_cached
 from rlhf_exp.evaluation.completions import Completion, judge, sample_held_out
 from rlhf_exp.evaluation.metrics import average_rows, compare, summarise
 from rlhf_exp.evaluation.preferences import compare_preferences, find_errors, summarise_preferences
+from rlhf_exp.evaluation.probes import Probes, load_probes, summarise_probes
 from rlhf_exp.evaluation.reasoning import cut_reasoning
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_policy, load_scorer
@@ -72,6 +73,8 @@ class PolicyEvaluator:
         self.experiment = experiment
         self.measured: dict[str, Measured] = {}
         self.best: BestBaseline | None = None
+        self.probes: Probes | None = None
+        self.replies: list[dict[str, Any]] = []
 
     def measure_start_model(self) -> Probe:
         """Measure the start model, with cached completions if there are any; returns the probe for training."""
@@ -87,6 +90,10 @@ class PolicyEvaluator:
         if cfg.algo.row.has_implicit_rewards:
             section["preference"] = answers.UNTRAINED_PAIRS
         self.measured["baseline"] = Measured(section, completions, demonstrations=demonstrations)
+        if cfg.eval.probes == "on":
+            self.probes = load_probes(self.experiment)
+            found, _ = sample_cached(self.probes.experiment, "probes, baseline", start_model, "probes")
+            self.replies = self.probes.judge("baseline", found)
         self._write()
         first = [one.ids for one in completions if one.decoding == "sampled" and one.place == 0]
         tokenizer = self.experiment.tokenizer
@@ -119,6 +126,9 @@ class PolicyEvaluator:
                 section["loss"] = section["preference"]["loss"]
                 paired["loss"] = answers.compare_pair_loss(section["loss"])
         self.measured["trained"] = Measured(section, completions, pairs)
+        if self.probes is not None:
+            found = sample_held_out(self.probes.experiment, policy, None, "probes, trained", "probes", source=source)
+            self.replies += self.probes.judge("trained", found)
         self._write(paired=paired)
 
     def _write(self, **more: Any) -> None:
@@ -126,6 +136,9 @@ class PolicyEvaluator:
         if self.best is not None:
             trained = self.measured["trained"].completions if "trained" in self.measured else None
             more["baselines"] = self.best.describe(self.experiment.cfg.max_tokens, trained)
+        if self.probes is not None:
+            more |= {"probes": summarise_probes(self.replies), "probe_facts": self.probes.facts}
+            write_jsonl(self.experiment.folder.path / "probes.jsonl", self.replies)
         write_measured(self.experiment.folder.path, self.experiment.task.eval, self.measured, **more)
 
     def _cut_reasoning(self, model: Model, completions: list[Completion]) -> dict[str, Any]:

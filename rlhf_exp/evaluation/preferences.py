@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from rlhf_exp.evaluation.metrics import measure_std
+from rlhf_exp.graders.probes import find_refusal
 from rlhf_exp.stats import DIFFERENCES, mean_interval, paired_interval, wilson
 
 Rows = list[dict[str, Any]]
 
+ANSWERS = ("chosen", "rejected")
 RANKINGS = {"correct": 1, "tied": 0, "wrong": -1}  # the sign of the margin
 BINS = 5
 LENGTH_BANDS = {
@@ -29,8 +31,11 @@ LENGTH_BANDS = {
 }
 """Tokens of the chosen answer minus the rejected one's. The bounds are fixed, so that runs can be compared."""
 
-KINDS = ("confident", "near_tie", "longer_wins", "other")
+KINDS = ("confident", "near_tie", "refusal_preferred", "length_only", "longer_wins", "other")
 SHOWN = 30
+TRAITS = ("only the chosen answer refuses", "only the rejected answer refuses", "one answer begins with the other")
+"""What rules see in the texts of a pair; the phrases of refusals are those of graders/probes.py."""
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 def summarise_preferences(rows: Rows) -> dict[str, Any]:
@@ -57,6 +62,8 @@ def summarise_preferences(rows: Rows) -> dict[str, Any]:
         "calibration_error": sum(b["n"] * abs(b["observed"]["value"] - b["predicted"]) for b in bins) / len(rows),
         "by_length": _group(right, by_length),
         "by_subset": _group(right, by_subset),
+        "by_trait": _group(right, dict(zip(TRAITS, zip(*map(_find_traits, rows), strict=True), strict=True))),
+        "quantiles": _list_quantiles(margins, rewards),
         "longer_wins": wilson(_score_right(longer).sum(), len(longer)),
     }
 
@@ -77,7 +84,8 @@ def find_errors(rows: Rows) -> dict[str, Any]:
     them.
 
     confident: the margin is as far from 0 as in the quarter of all pairs with the largest margins, right or wrong.
-    near_tie: as near to 0 as in the quarter with the smallest. longer_wins: the rejected answer has more tokens. other.
+    near_tie: as near to 0 as in the quarter with the smallest. refusal_preferred: only the rejected answer refuses.
+    length_only: one answer begins with the other. longer_wins: the rejected answer has more tokens. other.
     `thresholds` holds the two quartiles of |margin|. The pairs are taken from each kind in turn, and listed, worst
     first.
     """
@@ -95,12 +103,28 @@ def find_errors(rows: Rows) -> dict[str, Any]:
 
 
 def _name_kind(row: dict[str, Any], near: float, far: float) -> str:
-    size = abs(row["margin"])
-    if size >= far:
-        return "confident"
-    if size <= near:
-        return "near_tie"
-    return "longer_wins" if row["rejected_tokens"] > row["chosen_tokens"] else "other"
+    size, longer_wins = abs(row["margin"]), row["rejected_tokens"] > row["chosen_tokens"]
+    fits = (size >= far, size <= near, *_find_traits(row)[1:], longer_wins, True)
+    return KINDS[fits.index(True)]
+
+
+def _find_traits(row: dict[str, Any]) -> tuple[bool, ...]:
+    """Which of TRAITS a pair has."""
+    chosen, rejected = (bool(find_refusal(row[side])) for side in ANSWERS)
+    shorter, longer = sorted((row[side].split() for side in ANSWERS), key=len)
+    return chosen > rejected, rejected > chosen, longer[: len(shorter)] == shorter
+
+
+def _list_quantiles(margins: np.ndarray, rewards: np.ndarray) -> list[dict[str, Any]]:
+    """Of the rewards of the chosen and of the rejected answers, and of |margin| of right and of wrong pairs."""
+    parts = {
+        "chosen": rewards[:, 0],
+        "rejected": rewards[:, 1],
+        "right": margins[margins > 0],
+        "wrong": -margins[margins < 0],
+    }
+    found = {name: np.quantile(part, QUANTILES).tolist() for name, part in parts.items() if len(part)}
+    return [{"share": q} | {name: values[i] for name, values in found.items()} for i, q in enumerate(QUANTILES)]
 
 
 def _calibrate(margins: np.ndarray, right: np.ndarray) -> list[dict[str, Any]]:

@@ -103,6 +103,15 @@ def of_accuracy(which: str) -> Reader:
     return lambda run: ranked(run) if run.trains_scorer else solved(run)
 
 
+def of_probes(kind: str, which: str) -> Reader:
+    """Of each probe of a kind, on which a model's replies were judged, the share whose verdict holds."""
+    return lambda run: _average(
+        (line["id"], line["verdict"])
+        for line in run.probes
+        if (line["kind"], line["which"]) == (kind, which) and line["verdict"] is not None
+    )
+
+
 def subtract(after: Reader, before: Reader) -> Reader:
     """The difference on each row that both have."""
 
@@ -209,4 +218,18 @@ MEASURED = (BASELINE, TRAINED, DIFFERENCE, IMPLICIT, WIN_RATE, REWARD, TOKENS, K
 SHORT = (TRAINED, DIFFERENCE, WIN_RATE, REWARD, KL)
 """Those for which a terminal has room."""
 
-COST, PASSES = ([_cost(*figure) for figure in TEXTS["sections"][name]] for name in ("cost", "passes"))
+PROBES = [
+    _figure(f"{name}{when}", f"probes.{kind}.{which}.share", of_probes(kind, which))
+    for kind, name in TEXTS["sections"]["probes"]
+    for which, when in (("baseline", " at the start"), ("trained", ""))
+]
+
+COST, PASSES, MEMORY = ([_cost(*figure) for figure in TEXTS["sections"][name]] for name in ("cost", "passes", "memory"))
+
+PARTS = {
+    "Failure-mode probes": PROBES,
+    "Cost": COST,
+    "Memory while training, MB": MEMORY,
+    "Forward passes per update": PASSES,
+}
+"""Tables of settings with headings of their own."""

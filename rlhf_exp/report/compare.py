@@ -21,6 +21,7 @@ from rlhf_exp.report.groups import Groups, UnknownSetting, find_shared, group_ru
 from rlhf_exp.report.learning import describe_learning
 from rlhf_exp.report.page import NOTES, Block, Callout, Figures, Heading, Table, Text
 from rlhf_exp.report.plots import plot_accuracy
+from rlhf_exp.report.single import compare_samples
 from rlhf_exp.report.summary import status_sentence
 from rlhf_exp.runs.figures import duration, percent, write_name
 from rlhf_exp.runs.load import Run
@@ -52,7 +53,7 @@ def describe_runs(runs: list[Run], named: str | None = None) -> list[Block]:
     blocks += describe_learning(measured)
     if plots := plot_runs(groups):
         blocks += [Heading("Training curves"), Figures(plots)]
-    return blocks
+    return blocks + compare_samples(measured)
 
 
 def tabulate_study(runs: list[Run]) -> list[Block]:
@@ -112,8 +113,8 @@ def _describe_settings(measured: Groups, named: str | None = None) -> list[Block
         tested["reward"] = columns.REWARD
     blocks += pairwise.describe_differences(measured, tested, named)
     blocks += pairwise.describe_aggregates(measured, columns.TRAINED)
-    for heading, costs in (("Cost", columns.COST), ("Forward passes per update", columns.PASSES)):
-        if shown := list_columns(runs, costs):
+    for heading, figures in columns.PARTS.items():
+        if shown := list_columns(runs, figures):
             blocks += [Heading(heading), _table(measured, shown), Text(join_notes(shown))]
     return blocks
 

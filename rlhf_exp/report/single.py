@@ -5,10 +5,12 @@ describe_run(load_run(run_dir))  ->  [Heading(...), Text(...), ...]
 
 from rlhf_exp.evaluation.metrics import OUTCOMES
 from rlhf_exp.report.baselines import describe_baselines
-from rlhf_exp.report.columns import Column, at, fill
+from rlhf_exp.report.columns import MEMORY, Column, at, fill, join_notes, list_columns
 from rlhf_exp.report.curves import plot_run
+from rlhf_exp.report.groups import Groups
 from rlhf_exp.report.page import NOTES, TEXTS, Block, Callout, Code, Figures, Heading, Pair, Table, Text
 from rlhf_exp.report.plots import plot_accuracy
+from rlhf_exp.report.probes import describe_probes
 from rlhf_exp.report.summary import (
     RANKING_FIGURES,
     best_sentence,
@@ -18,9 +20,10 @@ from rlhf_exp.report.summary import (
     title,
     verdict,
 )
-from rlhf_exp.runs.figures import duration, percent
+from rlhf_exp.runs.figures import duration, number, percent
 from rlhf_exp.runs.load import Run
 from rlhf_exp.runs.settings import flatten
+from rlhf_exp.stats import wilson
 
 COSTS = (
     Column("peak memory", at("peak_memory_mb"), "{:,.0f} MB".format),
@@ -30,13 +33,19 @@ COSTS = (
 
 KINDS = {1: ("Better after training", 3), -1: ("Worse after training", 2), 0: ("Equally good, or not graded", 2)}
 """Samples by the sign of the change: the title, and how many are shown."""
-SHOWN_ALONE = 5
+SHOWN_ALONE, COMPARED = 5, 20
 
 ERROR_KINDS: dict[str, tuple[str, str]] = TEXTS["error kinds"]
 """Name and rule of each kind of wrongly ranked pairs."""
 
 N = Column("n", at("n"))
 CALIBRATION = (Column("predicted", at("predicted"), percent), Column("observed", at("observed"), percent), N)
+
+QUANTILES = (
+    Column("quantile", at("share"), "{:.0%}".format),
+    *(Column(f"reward, {side}", at(side), number(".2f")) for side in ("chosen", "rejected")),
+    *(Column(f"size of the margin, {side} pairs", at(side), number(".2f")) for side in ("right", "wrong")),
+)
 
 
 def describe_run(run: Run) -> list[Block]:
@@ -49,6 +58,7 @@ def describe_run(run: Run) -> list[Block]:
     if sentence := best_sentence(run):
         blocks.append(Text(f"Kept: {sentence}."))
     blocks += _describe_figures(run) + describe_baselines(run) + describe_preferences(run)
+    blocks += describe_probes(run)
     blocks += [Heading("Health checks"), *describe_findings(run)]
     if run.trains:
         plots = plot_run(run)
@@ -59,7 +69,9 @@ def describe_run(run: Run) -> list[Block]:
         blocks += [Heading("Data"), fact_table(run.facts)]
     costs = [[phase, duration(spent)] for phase, spent in run.info.get("seconds", {}).items()]
     costs += [[cost.name, cost.cell(run.info)] for cost in COSTS if cost.read(run.info)]
-    blocks += [Heading("Time and memory"), Table(["", ""], costs)]
+    parts = list_columns([run], MEMORY)
+    costs += [[f"memory, {part.name}", f"{part.cell(run)} MB"] for part in parts]
+    blocks += [Heading("Time and memory"), Table(["", ""], costs), *([Text(join_notes(parts))] if parts else [])]
     return blocks + [Heading("How to reproduce this run"), *_describe_origin(run)]
 
 
@@ -78,6 +90,8 @@ def describe_preferences(run: Run) -> list[Block]:
     right = [Column("share ranked rightly", at("label")), N, before, Column("trained", at("accuracy"), percent)]
     rule = {"label": "by a rule: the longer answer", "n": section["n"], "accuracy": section["longer_wins"]}
     blocks += [fill(right, [*_list_parts(section), rule]), fill(CALIBRATION, section["calibration"])]
+    if quantiles := section.get("quantiles"):  # absent in older runs
+        blocks.append(fill(QUANTILES, quantiles))
     return [*blocks, Text(NOTES["preferences"]), *_list_errors(run)]
 
 
@@ -94,6 +108,18 @@ def describe_samples(run: Run) -> list[Block]:
     for kind, (name, most) in KINDS.items():
         for before, after in [pair for pair in pairs if _find_change(*pair) == kind][:most]:
             blocks.append(Pair(name, before["prompt"], (_caption("Before", before), _caption("After", after))))
+    return blocks
+
+
+def compare_samples(groups: Groups) -> list[Block]:
+    """The first completions of the same COMPARED held-out rows: of each start model, and of a run of each setting."""
+    found = {label: {(b["id"], b["prompt"]): (b, a) for b, a in of[0].paired_samples()} for label, of in groups.items()}
+    shared = [row for row in next(iter(found.values()), {}) if all(row in rows for rows in found.values())][:COMPARED]
+    blocks: list[Block] = [Heading("Samples"), Text(NOTES["compared samples"])] if shared else []
+    for row in shared:
+        starts = {rows[row][0]["completion"]: _caption("start model", rows[row][0]) for rows in found.values()}
+        sides = [*starts.values(), *(_caption(label, rows[row][1]) for label, rows in found.items())]
+        blocks.append(Pair(row[0], row[1], tuple(sides), folded=True))
     return blocks
 
 
@@ -166,17 +192,19 @@ def _list_parts(section: dict) -> list[dict]:
     """Label, n and accuracy of all pairs, by length and by subset."""
     by_length = [row | {"label": f"chosen answer {row['label']} tokens"} for row in section.get("by_length", [])]
     whole = {"label": "all", "n": section.get("n"), "accuracy": section.get("accuracy")}
-    return [whole, *by_length, *section.get("by_subset", [])]
+    return [whole, *by_length, *section.get("by_subset", []), *section.get("by_trait", [])]
 
 
 def _list_errors(run: Run) -> list[Block]:
     counts = run.errors.get("counts")
     if not counts:
         return []
-    rows = [[*ERROR_KINDS[kind], str(n)] for kind, n in counts.items()]
-    blocks: list[Block] = [Heading("Wrongly ranked pairs"), Table(["kind", "rule, the first that fits", "pairs"], rows)]
-    blocks.append(Text("Some of them, worst first, to open one by one. Their texts may offend."))
-    for place, error in enumerate(run.errors.get("shown", []), start=1):
+    total, shown = sum(counts.values()), run.errors.get("shown", [])
+    rows = [[*ERROR_KINDS[kind], str(n), percent(wilson(n, total)) if total else "-"] for kind, n in counts.items()]
+    head = ["kind", "rule, the first that fits", "pairs", "share"]
+    blocks: list[Block] = [Heading("Wrongly ranked pairs"), Table(head, rows)]
+    blocks.append(Text(f"{len(shown)} of {total}, worst first, to open one by one. Their texts may offend."))
+    for place, error in enumerate(shown, start=1):
         title = f"{place}. {ERROR_KINDS[error['kind']][0]}: margin {error['margin']:+.2f}, {error['subset']}"
         sides = _read_side(error, "chosen"), _read_side(error, "rejected")
         blocks.append(Pair(title, error["prompt"].strip(), sides, folded=True))

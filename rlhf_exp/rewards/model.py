@@ -54,6 +54,7 @@ def load_model_reward(cfg: Config, task: Task) -> Callable[..., list[float]]:
         scores = score_sequences(scorer, [ids[:context] for ids in sequences], cfg.reward.batch_size)
         return [(score - mean) / std for score in scores]
 
+    model.scorer = scorer  # type: ignore[attr-defined]  # its memory is measured
     return model
 
 

@@ -30,7 +30,7 @@ DEPTH = 4
 """How far below a folder runs are looked for."""
 
 OBJECTS = ("evaluation", "errors", "diagnosis")
-LINES = ("metrics", "validation", "samples", "policies", "preferences")
+LINES = ("metrics", "validation", "samples", "policies", "preferences", "probes")
 
 DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError, YAMLError, OSError)
 """What reading a damaged file raises. OmegaConf raises an OSError without a number for a file that holds 7."""
@@ -71,6 +71,7 @@ class Run:
     samples: list[dict]
     policies: list[dict]  # policies.jsonl
     preferences: list[dict]
+    probes: list[dict]
     errors: dict
     facts: dict  # data.json
     diagnosis: dict

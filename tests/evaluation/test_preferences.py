@@ -2,14 +2,21 @@ import math
 
 import pytest
 
-from rlhf_exp.evaluation.preferences import SHOWN, compare_preferences, find_errors, summarise_preferences
+from rlhf_exp.evaluation.preferences import (
+    ANSWERS,
+    KINDS,
+    SHOWN,
+    compare_preferences,
+    find_errors,
+    summarise_preferences,
+)
 from rlhf_exp.stats import wilson
 
 
-def make_row(margin, chosen_tokens=10, rejected_tokens=10, subset="a", rejected_reward=0.0, name="x"):
+def make_row(margin, chosen_tokens=10, rejected_tokens=10, subset="a", rejected_reward=0.0, name="x", texts=("a", "b")):
     return {"id": name, "subset": subset, "margin": margin, "chosen_reward": rejected_reward + margin,
             "rejected_reward": rejected_reward, "chosen_tokens": chosen_tokens,
-            "rejected_tokens": rejected_tokens}  # fmt: skip
+            "rejected_tokens": rejected_tokens, **dict(zip(ANSWERS, texts, strict=True))}  # fmt: skip
 
 
 def test_accuracy_counts_a_tie_as_half_right():
@@ -96,14 +103,17 @@ def test_each_error_has_the_first_kind_that_fits():
     rows = [make_row(m, *tokens, name=str(i)) for i, (m, tokens) in enumerate(zip(margins, lengths, strict=True))]
     rows.append(make_row(-1.25, 20, 10, name="9"))
     rows.append(make_row(0.0, name="10"))  # a tie is no error
+    rows.append(make_row(-1.15, 20, 10, name="11", texts=("Take the bus.", "I\u2019m sorry, but no.")))
+    rows.append(make_row(-1.16, 10, 20, name="12", texts=("Take the  bus.", "Take the bus. It is near.")))
     errors = find_errors(rows)
-    # sizes sorted: 0, .1, .2, 1, 1.1, 1.2, 1.25, 1.3, 1.4, 5, 6: the quartiles lie at 0.6 and 1.35
-    assert errors["thresholds"] == {"near_tie": pytest.approx(0.6), "confident": pytest.approx(1.35)}
+    # sizes sorted: 0, .1, .2, 1, 1.1, 1.15, 1.16, 1.2, 1.25, 1.3, 1.4, 5, 6: the quartiles lie at 1 and 1.3
+    assert errors["thresholds"] == {"near_tie": pytest.approx(1.0), "confident": pytest.approx(1.3)}
     assert {row["id"]: row["kind"] for row in errors["shown"]} == {
-        "7": "confident", "6": "confident", "9": "other", "3": "longer_wins", "2": "longer_wins", "0": "near_tie",
+        "7": "confident", "6": "confident", "9": "other", "3": "longer_wins", "2": "near_tie", "0": "near_tie",
+        "11": "refusal_preferred", "12": "length_only",
     }  # fmt: skip
-    assert [row["id"] for row in errors["shown"]] == ["7", "6", "9", "3", "2", "0"]
-    assert errors["counts"] == {"confident": 2, "near_tie": 1, "longer_wins": 2, "other": 1}
+    assert [row["id"] for row in errors["shown"]] == ["7", "6", "9", "12", "11", "3", "2", "0"]
+    assert errors["counts"] == dict(zip(KINDS, (2, 2, 1, 1, 1, 1), strict=True))
 
 
 def test_the_pairs_shown_are_the_worst_of_every_kind():
@@ -113,8 +123,19 @@ def test_the_pairs_shown_are_the_worst_of_every_kind():
     assert len(shown) == SHOWN >= 20
     assert sum(errors["counts"].values()) == 400
     assert {kind: shown.count(kind) for kind in errors["counts"]} == {
-        "confident": 8, "near_tie": 8, "longer_wins": 7, "other": 7,
+        "confident": 8, "near_tie": 8, "refusal_preferred": 0, "length_only": 0, "longer_wins": 7, "other": 7,
     }  # fmt: skip
     assert [row["id"] for row in errors["shown"][:8]] == [str(m) for m in range(400, 392, -1)]
     margins = [row["margin"] for row in errors["shown"]]
     assert margins == sorted(margins)
+
+
+def test_accuracy_by_what_the_texts_show_and_quantiles_of_rewards_and_margins():
+    refuses = ("I can't help with that.", "Take the bus.")
+    rows = [make_row(m, texts=refuses, rejected_reward=1.0) for m in (1.0, -2.0)]
+    rows += [make_row(-3.0, texts=refuses[::-1]), make_row(4.0, texts=("so  it", "so it is"))]
+    section = summarise_preferences(rows)
+    assert [(part["n"], part["accuracy"]["value"]) for part in section["by_trait"]] == [(2, 0.5), (1, 0.0), (1, 1.0)]
+    median = section["quantiles"][2]
+    assert median == {"share": 0.5, "chosen": 0.5, "rejected": 0.5, "right": 2.5, "wrong": 2.5}
+    assert "wrong" not in summarise_preferences(rows[:1])["quantiles"][0]

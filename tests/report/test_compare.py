@@ -1,12 +1,15 @@
 """Comparisons of runs: which runs are one setting's, and how their figures are joined."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from rlhf_exp.report import write_report
 from rlhf_exp.report.columns import DIFFERENCE, TRAINED, mean_over_seeds
 from rlhf_exp.report.groups import group_runs
+from rlhf_exp.report.page import Pair
+from rlhf_exp.report.single import compare_samples
 from rlhf_exp.runs.load import NotARun, load_run
 from rlhf_exp.stats import DIFFERENCES, SHARES, crossed_interval, mean_interval
 
@@ -124,3 +127,31 @@ def test_the_best_sampling_baseline_is_chosen_on_validation_rows_and_its_lead_jo
     cells = [f"{100 * bound:+.1f}" for bound in crossed_interval(sides, DIFFERENCES).values()]
     [row] = table_rows(tmp_path / "out", "Sampling baselines")
     assert row[3] == f"{cells[0]} [{cells[1]}, {cells[2]}]"
+
+
+def test_samples_of_the_same_rows_are_shown_of_each_start_model_and_each_setting_and_stay_text(sweep, tmp_path):
+    lines = [json.loads(line) for line in (sweep[3] / "samples.jsonl").read_text().splitlines()]
+    lines = [
+        line | {"completion": "<script>alert(1)</script>" if line["which"] == "trained" else "c"} for line in lines
+    ]
+    (sweep[3] / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines[1:]))  # without a row
+    groups = {"a": [load_run(sweep[0])], "b": [load_run(sweep[3])]}
+    pairs = [block for block in compare_samples(groups) if isinstance(block, Pair)]
+    assert [pair.title for pair in pairs] == [f"row-{i}" for i in range(1, 21)] and all(pair.folded for pair in pairs)
+    assert [caption.split(":")[0] for caption, _ in pairs[0].sides] == ["start model", "a", "b"]
+    page = write_report([sweep[0], sweep[3]], tmp_path / "out")
+    assert "<script>" not in page.read_text() and "&lt;script&gt;" in page.read_text()
+    assert compare_samples({"a": [replace(groups["a"][0], samples=[])]}) == compare_samples({}) == []
+
+
+def test_the_memory_of_the_parts_is_a_table_of_settings_and_is_in_the_report_of_a_run(sweep, tmp_path, edit_info):
+    parts = {"weights": 3.6, "optimizer": 7.2, "rest": 900.0}
+    for path in sweep[:3]:
+        edit_info(path, steps=8, memory_mb=parts)
+    write_report(sweep, tmp_path / "out")
+    rows = {row[0]: row[2:] for row in table_rows(tmp_path / "out", "Memory while training, MB")}
+    assert rows == {"grpo": ["3.6", "7.2", "900.0"], "dr_grpo": ["-", "-", "-"]}
+    write_report(sweep[:1], tmp_path / "one")
+    rows = dict(row for row in table_rows(tmp_path / "one", "Time and memory") if row[0].startswith("memory"))
+    assert rows == {f"memory, {name}": f"{mb} MB" for name, mb in zip(
+        ("weights", "optimizer states", "the rest"), parts.values(), strict=True)}  # fmt: skip
