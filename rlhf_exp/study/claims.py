@@ -108,23 +108,21 @@ def _check(name: str, entry: Any) -> list[Problem]:
 
 
 def _check_test(claim: Claim) -> list[Problem]:
-    metric, arms, given, start = claim.metric, claim.contrast, claim.value is not None, START in claim.contrast
+    metric, arms, given = claim.metric, claim.contrast, claim.value is not None
     if metric is None or claim.not_tested is not None:
         needs = Problem(claim.id, "missing", hint="needs either `metric`, by which it is tested, or `not_tested`")
-        return [needs] * ((metric is None) == (claim.not_tested is None))
-    fewest, why, fixed = 1 if given else 2, explain(metric), claim.expect == "order" or start
-    odd = len({*arms}) < max(fewest, len(arms)) or START in arms[:-1] or start > (bool(why) or has_start(metric))
-    hints = {
-        "metric": why,
-        "expect": "must be given beside `metric`" if claim.expect is None else None,
-        "value": "is for `value`, and for arms that are compared with it"
-        if given and fixed or given < (claim.expect == "value")
-        else None,
-        "contrast": f"needs at least {fewest} different arms, {START} last and of a figure that it has"
-        if odd
-        else None,
-    }
-    return [Problem(f"{claim.id}.{key}", "conflict", getattr(claim, key), hint) for key, hint in hints.items() if hint]
+        return [needs] if (metric is None) == (claim.not_tested is None) else []
+    fewest, why, start = 1 if given else 2, explain(metric), START in arms
+    useless = given and (start or claim.expect == "order")
+    odd = START in arms[:-1] or (start and not why and not has_start(metric))
+    rules = [
+        ("metric", why is not None, str(why)),
+        ("expect", claim.expect is None, "must be given beside `metric`"),
+        ("value", useless or given < (claim.expect == "value"), "is for arms that are compared with a value"),
+        ("contrast", len({*arms}) < max(fewest, len(arms)), f"needs at least {fewest} different arms"),
+        ("contrast", odd, f"{START} must be the last, and of a figure that it has"),
+    ]
+    return [Problem(f"{claim.id}.{key}", "conflict", getattr(claim, key), hint) for key, is_so, hint in rules if is_so]
 
 
 def judge(claims: list[Claim], groups: Groups) -> list[Verdict]:
@@ -192,11 +190,11 @@ def _write_verdict(found: Verdict) -> tuple[str, str]:
     if not made:
         return "-", f"{found.verdict}: {found.reason}"
     share, signed = made[0].share, claim.value is None
-    figures = "; ".join(f"{one.label} {_write(one.estimate.interval, share, signed)}" for one in made)
+    figures = "; ".join(f"{one.label} {_write(one.interval, share, signed)}" for one in made)
     seeds = " and ".join(map(str, sorted({n for one in made for n in one.seeds})))
     rows = f", {min(one.rows for one in made)} rows" if made[0].rows > 1 else ""
     power = f"80% power: {_write(found.detectable, share, signed).lstrip('+')}"
-    how = power if found.verdict == UNCLEAR else f"p {max(found.adjusted, 0.001):.3f}"
+    how = power if found.verdict == UNCLEAR else f"p {found.adjusted:.3f}" if found.adjusted >= 0.001 else "p <0.001"
     goal = "" if claim.value is None else f" than {_write(claim.value, share, False)}"
     margin = f", margin {_write(claim.margin, share, signed).lstrip('+')}" if claim.margin else ""
     return f"{claim.metric}: {figures}; {seeds} seeds{rows}", f"{found.verdict} ({claim.expect}{goal}{margin}; {how})"

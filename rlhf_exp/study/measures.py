@@ -25,9 +25,9 @@ from rlhf_exp.report.columns import FEWEST, ByRow, Column, of_both, subtract
 from rlhf_exp.report.groups import Groups
 from rlhf_exp.report.page import TEXTS
 from rlhf_exp.runs.load import Run
-from rlhf_exp.stats import DIFFERENCES, LEVELS, SHARES
+from rlhf_exp.stats import DIFFERENCES, LEVELS, SHARES, Interval
 from rlhf_exp.stats.contrasts import measure_spreads, weigh_spreads
-from rlhf_exp.stats.crossed import Estimate, Spread, estimate, join
+from rlhf_exp.stats.crossed import Estimate, Spread, estimate, join, limit
 
 START = "start"
 """Stands for the start model where an arm is named."""
@@ -49,6 +49,7 @@ class Measured(NamedTuple):
 
     label: str
     estimate: Estimate
+    interval: Interval
     seeds: list[int]
     rows: int
     share: bool
@@ -120,9 +121,9 @@ def measure(metric: str, groups: Groups, arms: list[str]) -> Measured:
     """
     chosen = [arm for arm in arms if arm != START]
     if unknown := [arm for arm in chosen if arm not in groups]:
-        raise Untested(f"there is no arm {unknown[0]}{suggest(unknown[0], groups)}")
+        raise Untested(f"these runs have no arm {unknown[0]}")
     if by_reward := not BY_REWARD.isdisjoint(metric.split()):
-        groups = {arm: of for arm, of in groups.items() if _name_rewards(of) == _name_rewards(groups[chosen[0]])}
+        groups = {arm: of for arm, of in groups.items() if _name_rewards(of) & _name_rewards(groups[chosen[0]])}
     found = {arm: [rows for run in of if (rows := _read(metric, run, START in arms))] for arm, of in groups.items()}
     if few := [arm for arm in chosen if len(found.get(arm, ())) < FEWEST]:
         raise Untested(f"fewer than two runs of {few[0]} have it{' by the same reward' if by_reward else ''}")
@@ -134,20 +135,19 @@ def measure(metric: str, groups: Groups, arms: list[str]) -> Measured:
     figures = {arm: np.array([[rows[name] for name in names] for rows in of]) for arm, of in alike.items()}
     compared = [figures[arm] for arm in chosen]
     means = compared[0].mean(0) - sum(of.mean(0) for of in compared[1:])
+    share = ROWS[metric].kind is SHARES if metric in ROWS else metric.startswith("share ")
+    kind = LEVELS if not share else DIFFERENCES if len(arms) > 1 else SHARES
     if metric in ROWS:
-        share = ROWS[metric].kind is SHARES
-        kind = LEVELS if not share else DIFFERENCES if len(arms) > 1 else SHARES
         # Runs without training may have measured one model in the same way: they are no seeds.
         varied = [arm for arm in figures if found[arm][0] != found[arm][1] or groups[arm][0].trains]
         spreads = measure_spreads({arm: figures[arm] for arm in varied})
         made = estimate(means, weigh_spreads(spreads, *[arm for arm in chosen if arm in varied]), kind)
     else:
-        share = metric.startswith("share ")
         of_seeds = [(Spread(float(of.var(ddof=1)), 0.0, len(of) - 1), 1 / len(of)) for of in compared]
         made = join(means[0], means[0], 0.0, MANY, of_seeds)
     if not made.error and metric not in COSTS:
         raise Untested("all seeds have the same figure, which does not show how far it varies")
-    return Measured(" - ".join(arms), made, [len(of) for of in compared], len(names), share)
+    return Measured(" - ".join(arms), made, limit(made.interval, kind), [len(of) for of in compared], len(names), share)
 
 
 def read_series(metric: str, run: Run) -> float | None:

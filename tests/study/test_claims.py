@@ -171,7 +171,7 @@ def test_a_family_of_claims_by_hand():
     first, second = (Estimate(value, value, 1.0, 0.0, 0.0, 1e9) for value in (3.0, 1.9))
     claims = [make_claim("higher"), make_claim("lower"), make_claim("order", ["a", "b", "c"]), make_claim("higher")]
     made = [[first], [second], [first, second], "no such arm"]
-    found = decide([(c, m if isinstance(m, str) else [Measured("x", e, [3], 9, False) for e in m])
+    found = decide([(c, m if isinstance(m, str) else [Measured("x", e, e.interval, [3], 9, False) for e in m])
                     for c, m in zip(claims, made, strict=True)])  # fmt: skip
     p3, p19 = stats.norm.sf(3.0), stats.norm.sf(1.9)
     assert [one.supported for one in found[:3]] == pytest.approx([p3, 1 - p19, p19])
@@ -184,7 +184,8 @@ def test_a_family_of_claims_by_hand():
 def test_equality_takes_two_one_sided_tests():
     found = Estimate(0.5, 0.5, 1.0, 0.0, 0.0, 1e9)
     equal, differ = (
-        weigh(make_claim(expect, margin=2.0), [Measured("x", found, [3], 9, False)]) for expect in ("equal", "differ")
+        weigh(make_claim(expect, margin=2.0), [Measured("x", found, found.interval, [3], 9, False)])
+        for expect in ("equal", "differ")
     )
     assert equal == pytest.approx((stats.norm.sf(1.5), stats.norm.sf(-1.5)))
     assert differ == equal[::-1]
