@@ -7,7 +7,8 @@ A metric is one of these:
     a name of ROWS: a figure of each held-out row; its estimate joins seeds, rows and sampling (stats/crossed.py)
     a name of COSTS: a figure of run.json
     A per B: of each run the mean of A over its held-out rows divided by that of B
-    STATISTIC KEY, share KEY < NUMBER, share KEY > NUMBER: of a series of metrics.jsonl, over its logged steps
+    STATISTIC KEY, share KEY < NUMBER, share KEY > NUMBER: of a series of metrics.jsonl, over its logged steps; with
+        log10 before it the logarithm, for peaks that differ by factors between seeds
 All but the first are one number per run, with Student's t over seeds (Welch's of a difference).
 """
 
@@ -93,7 +94,7 @@ STATISTICS: dict[str, Callable[[np.ndarray], Any]] = {
 deviation of the changes from one logged step to the next; `until`: the share of the logged steps until the series is
 nine tenths of its whole change away from its begin."""
 PER = re.compile(r"(\S+) per (\S+)")
-SERIES = re.compile(rf"({'|'.join(STATISTICS)}|share) (\S+)(?: ([<>]) (-?[0-9]+\.?[0-9]*(?:e-?[0-9]+)?))?")
+SERIES = re.compile(rf"(?:log10 )?({'|'.join(STATISTICS)}|share) (\S+)(?: ([<>]) (-?[0-9]+\.?[0-9]*(?:e-?[0-9]+)?))?")
 
 
 def explain(metric: str) -> str | None:
@@ -104,7 +105,8 @@ def explain(metric: str) -> str | None:
         return None if metric in ROWS | COSTS else one_of(metric, [*ROWS, *COSTS])
     found, known = SERIES.fullmatch(metric), TEXTS["series"]
     if not found or (found[1] == "share") != bool(found[3]):
-        return f"must be STATISTIC KEY or share KEY < NUMBER; STATISTIC {one_of(metric.split()[0], STATISTICS)}"
+        first = metric.removeprefix("log10 ").split()[0]
+        return f"must be STATISTIC KEY or share KEY < NUMBER; STATISTIC {one_of(first, STATISTICS)}"
     return None if any(fnmatch(found[2], key) for key in known) else f"no run logs {found[2]}{suggest(found[2], known)}"
 
 
@@ -126,7 +128,7 @@ def measure(metric: str, groups: Groups, arms: list[str]) -> Measured:
         groups = {arm: of for arm, of in groups.items() if _name_rewards(of) & _name_rewards(groups[chosen[0]])}
     found = {arm: [rows for run in of if (rows := _read(metric, run, START in arms))] for arm, of in groups.items()}
     if few := [arm for arm in chosen if len(found.get(arm, ())) < FEWEST]:
-        raise Untested(f"fewer than two runs of {few[0]} have it{' by the same reward' if by_reward else ''}")
+        raise Untested(f"fewer than two runs of {few[0]} have the figure{' by the same reward' if by_reward else ''}")
     names = sorted(set.intersection(*(set(rows) for arm in chosen for rows in found[arm])))
     if len(names) < FEWEST and metric in ROWS:
         raise Untested("the arms share no held-out rows")
@@ -146,19 +148,20 @@ def measure(metric: str, groups: Groups, arms: list[str]) -> Measured:
         of_seeds = [(Spread(float(of.var(ddof=1)), 0.0, len(of) - 1), 1 / len(of)) for of in compared]
         made = join(means[0], means[0], 0.0, MANY, of_seeds)
     if not made.error and metric not in COSTS:
-        raise Untested("all seeds have the same figure, which does not show how far it varies")
+        raise Untested(f"all seeds have the same figure, {made.value:.3g}, which does not show how far it varies")
     return Measured(" - ".join(arms), made, limit(made.interval, kind), [len(of) for of in compared], len(names), share)
 
 
 def read_series(metric: str, run: Run) -> float | None:
     """A figure of a series of the run; None if that has fewer than two steps."""
     statistic, key, sign, bound = SERIES.fullmatch(metric).groups()  # type: ignore[union-attr]
-    values = np.array(run.series(key)[1], dtype=np.float64)
+    values: Any = np.array(run.series(key)[1], dtype=np.float64)
     if len(values) < FEWEST:
         return None
     if sign:
-        return float(np.mean(values < float(bound) if sign == "<" else values > float(bound)))
-    return float(STATISTICS[statistic](values))
+        values = values < float(bound) if sign == "<" else values > float(bound)
+    figure = float(STATISTICS["mean" if sign else statistic](values))
+    return figure if not metric.startswith("log10 ") else float(np.log10(figure)) if figure > 0 else None
 
 
 def _read(metric: str, run: Run, gain: bool) -> ByRow:

@@ -102,12 +102,13 @@ def test_one_number_per_run_has_the_intervals_of_student_and_welch():
     [
         ("largest x", 8.0), ("smallest x", -1.0), ("mean x", 3.5), ("median x", 3.5), ("end x", 8.0),
         ("change x", 9.0), ("share x < 0.5", 0.2), ("share x > 6.5", 0.2), ("until x", 1.0), ("variation x", 0.0),
+        ("log10 largest x", np.log10(8)), ("log10 smallest x", None),
     ],
 )  # fmt: skip
 def test_statistics_of_a_series(metric, number):
     rows = [{"step": step, "x": step - 1.0} for step in range(10)]
     run = make_run(0, [], metrics=[*rows, {"step": 10}])
-    assert read_series(metric, run) == pytest.approx(number)
+    assert read_series(metric, run) == (number if number is None else pytest.approx(number))
     assert read_series(metric, make_run(0, [], metrics=rows[:1])) is None
 
 
@@ -257,6 +258,7 @@ a-2:
         ("metric: accuracy", "metric: acuracy", "a-1.metric", "did you mean accuracy?"),
         ("metric: accuracy", "metric: largst ppo/kl", "a-1.metric", "did you mean largest?"),
         ("metric: accuracy", "metric: largest ppo/lk", "a-1.metric", "did you mean ppo/kl?"),
+        ("metric: accuracy", "metric: log10 largst ppo/kl", "a-1.metric", "did you mean largest?"),
         ("metric: accuracy", "metric: share ppo/kl", "a-1.metric", "share KEY < NUMBER"),
         ("metric: accuracy", "metric: accuracy per token", "a-1.metric", "did you mean tokens?"),
         ("expect: higher", "expect: highr", "a-1.expect", "did you mean higher?"),
