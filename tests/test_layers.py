@@ -28,6 +28,7 @@ LAYERS = (
     ("train",),
     ("pipeline",),
     ("launch",),
+    ("study",),
     ("__main__", "__init__", "api", "audit", "calibrate", "merge"),
 )
 """From the bottom. A module is in the layer of its longest prefix here, and imports from its own layer and below."""

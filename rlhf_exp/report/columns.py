@@ -90,6 +90,11 @@ def of_samples(which: str, read: Callable[[dict[str, Any]], float | None]) -> Re
     return read_rows
 
 
+def of_both(read: Callable[[dict[str, Any]], float | None]) -> tuple[Reader, Reader]:
+    """`of_samples` of the start model and of the trained one."""
+    return of_samples("baseline", read), of_samples("trained", read)
+
+
 def of_pairs(which: str) -> Reader:
     """Of each held-out pair 1 if its margin is above 0, 0.5 at 0, 0 below."""
     return lambda run: _average(
@@ -188,6 +193,17 @@ def _figure(
     return Column(name, read, write, rows=rows, kind=kind, **more)
 
 
+def _outcome(name: str) -> Column:
+    """The share of completions with an outcome, of runs whose trained model was graded."""
+    before, after = of_both(lambda sample: sample["outcome"] == name)
+
+    def read(run: Run) -> Interval | None:
+        rows = after(run)
+        return crossed_interval(np.array([[*rows.values()]]), SHARES) if rows else None
+
+    return Column(name, read, percent, points, after, before, SHARES)
+
+
 def _cost(name: str, spec: str, path: str, per_update: bool = False) -> Column:
     """A value in run.json, of a run that trained."""
 
@@ -199,18 +215,28 @@ def _cost(name: str, spec: str, path: str, per_update: bool = False) -> Column:
 
 
 CORRECT_BEFORE, CORRECT = of_accuracy("baseline"), of_accuracy("trained")
-REWARDED_BEFORE, REWARDED = (of_samples(side, itemgetter("reward")) for side in ("baseline", "trained"))
-LENGTH, DIVERGENCE = (of_samples("trained", itemgetter(key)) for key in ("tokens", "kl"))
+REWARDED_BEFORE, REWARDED = of_both(itemgetter("reward"))
+LENGTH_BEFORE, LENGTH = of_both(itemgetter("tokens"))
+DIVERGENCE_BEFORE, DIVERGENCE = of_both(itemgetter("kl"))
+CUT_BEFORE, CUT = of_both(itemgetter("truncated"))
+LENIENT_BEFORE, LENIENTLY = of_both(itemgetter("lenient"))
 
 BASELINE = _figure("baseline", "baseline.accuracy", CORRECT_BEFORE)
 TRAINED = _figure("trained", "trained.accuracy", CORRECT, start=CORRECT_BEFORE, write_difference=points)
 DIFFERENCE = _figure("difference", "paired.difference", subtract(CORRECT, CORRECT_BEFORE), points, DIFFERENCES)
-IMPLICIT = _figure("implicit", "trained.preference.accuracy", of_pairs("trained"))
-WIN_RATE = _figure("win rate", "paired.win_rate", read_wins)
+IMPLICIT = _figure("implicit", "trained.preference.accuracy", of_pairs("trained"), start=of_pairs("baseline"),
+                   write_difference=points)  # fmt: skip
+WIN_RATE = _figure("win rate", "paired.win_rate", read_wins, write_difference=points)
 REWARD = _figure("reward", "trained.reward.mean", REWARDED, number(".3f"), LEVELS, start=REWARDED_BEFORE,
                  write_difference=number("+.3f"))  # fmt: skip
-TOKENS = _figure("tokens", "trained.mean_tokens", LENGTH, number(".1f"), LEVELS)
-KL = _figure("KL", "trained.kl.mean", DIVERGENCE, number(".2f"), LEVELS)
+TOKENS = _figure("tokens", "trained.mean_tokens", LENGTH, number(".1f"), LEVELS, start=LENGTH_BEFORE,
+                 write_difference=number("+.1f"))  # fmt: skip
+KL = _figure("KL", "trained.kl.mean", DIVERGENCE, number(".2f"), LEVELS, start=DIVERGENCE_BEFORE,
+             write_difference=number("+.2f"))  # fmt: skip
+TRUNCATION = _figure("truncated", "trained.truncation_rate", CUT, start=CUT_BEFORE, write_difference=points)
+LENIENT = _figure("lenient accuracy", "trained.lenient_accuracy", LENIENTLY, start=LENIENT_BEFORE,
+                  write_difference=points)  # fmt: skip
+PARTIAL, FAILED = _outcome("partial"), _outcome("failed")
 
 MEASURED = (BASELINE, TRAINED, DIFFERENCE, IMPLICIT, WIN_RATE, REWARD, TOKENS, KL)
 """Of one run, and over seeds."""
