@@ -17,7 +17,7 @@ from rlhf_exp.report import columns, pairwise
 from rlhf_exp.report.baselines import compare_baselines
 from rlhf_exp.report.columns import Column, fill, join_notes, list_columns, mean_over_seeds
 from rlhf_exp.report.curves import plot_runs
-from rlhf_exp.report.groups import Groups, UnknownSetting, find_shared, group_runs, sort_runs
+from rlhf_exp.report.groups import Groups, UnknownSetting, find_shared, gather, group_runs, sort_runs
 from rlhf_exp.report.learning import describe_learning
 from rlhf_exp.report.page import NOTES, Block, Callout, Figures, Heading, Table, Text
 from rlhf_exp.report.plots import plot_accuracy
@@ -29,15 +29,17 @@ from rlhf_exp.runs.settings import SEEDS
 from rlhf_exp.stats import CONFIDENCE, SHARES, Interval, as_interval, crossed_interval, mean_interval
 
 
-def describe_runs(runs: list[Run], named: str | None = None) -> list[Block]:
-    """Blocks for runs, ordered by method, and within a method as given. The settings are compared with the one that is
-    `named`, or with the best.
+def describe_runs(runs: list[Run], named: str | None = None, labels: dict[Path, str] | None = None) -> list[Block]:
+    """Blocks for runs, the settings sorted by result. These are compared with the one that is `named`, or with the best.
+
+    Args:
+        labels: the setting of each run, by its folder; by default what the runs' configs say.
 
     Raises:
         UnknownSetting: no setting is called so.
     """
     runs = sort_runs(runs)
-    groups, names = group_runs(runs), _names(runs)
+    groups, names = gather(runs, labels) if labels else group_runs(runs), _names(runs)
     shared = ", ".join(f"{name}={value}" for name, value in find_shared(runs).items() if value)
     blocks: list[Block] = [Heading(f"{len(runs)} runs compared", 1), Text(f"Shared by all: {shared or 'nothing'}.")]
     if measured := _measured(groups):

@@ -5,6 +5,7 @@ group_runs(runs)  ->  {"ppo": [run, run, run], "rejection sampling": [...], "grp
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
@@ -40,6 +41,14 @@ def sort_runs(runs: list[Run]) -> list[Run]:
     method keep their order."""
     names = sorted(ALGORITHMS, key=lambda name: ALGORITHMS[name].online)
     return sorted(runs, key=lambda run: names.index(run.info["algo"]) if run.algorithm else len(names))
+
+
+def gather(runs: list[Run], labels: dict[Path, str]) -> Groups:
+    """Runs by the labels that a study gives their folders."""
+    groups: Groups = {}
+    for run in runs:
+        groups.setdefault(labels[run.path], []).append(run)
+    return groups
 
 
 def group_runs(runs: list[Run], seeds: Sequence[str] = SEEDS) -> Groups:

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from rlhf_exp.report.groups import group_runs, name_method, sort_runs
+from rlhf_exp.report.groups import gather, group_runs, name_method, sort_runs
 from rlhf_exp.runs.load import load_run
 
 
@@ -79,6 +79,12 @@ def test_runs_of_other_files_behind_the_same_names_are_other_settings(make, name
     assert {label: [run.path.name for run in group] for label, group in groups.items()} == {
         f"{name} sha256=aaaaaaaa": ["a", "b", "d"], f"{name} sha256=bbbbbbbb": ["c"]
     }  # fmt: skip
+
+
+def test_a_study_says_itself_which_runs_are_one_setting(make):
+    runs = [make(f"seed-{seed}", "grpo", seed, beta=seed / 10) for seed in range(3)]
+    labels = dict(zip((run.path for run in runs), ("low", "low", "high"), strict=True))
+    assert gather(runs, labels) == {"low": runs[:2], "high": runs[2:]}
 
 
 def test_what_a_run_drew_by_its_seed_is_no_other_input(make):
