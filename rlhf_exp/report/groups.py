@@ -4,18 +4,23 @@ the groups.
 group_runs(runs)  ->  {"ppo": [run, run, run], "rejection sampling": [...], "grpo beta=0.1": [...]}
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
 from rlhf_exp.runs.figures import write_name
 from rlhf_exp.runs.inputs import SHOWN, list_changes
 from rlhf_exp.runs.load import Run
-from rlhf_exp.runs.settings import SEEDS, list_settings
+from rlhf_exp.runs.settings import SEEDS, flatten, list_settings, read_typed
 
 IDENTITY = ("task", "model", "max_tokens", "loss_type")
 """The main settings, besides the algorithm."""
+
+ENGINE = "eval.engine"
+FOLLOWS = {"algo.args.reward_weights": "reward", "algo.args.scale_rewards": "loss_type"}
+"""Settings that no label shows beside one whose name begins so, which they follow from."""
+MEASURED_BY = ("eval.", "task.baselines")
+"""Beginnings of settings of the measurement, which a label leaves out if others tell the groups apart."""
 
 REJECTION = "rejection sampling"
 
@@ -52,9 +57,14 @@ def gather(runs: list[Run], labels: dict[Path, str]) -> Groups:
 
 
 def group_runs(runs: list[Run], seeds: Sequence[str] = SEEDS) -> Groups:
-    """Runs by label, which names the method and the settings that differ: the main ones between all groups, and all
-    others between groups of one method. Runs of a group differ in the settings `seeds`; runs that began with other
-    rows, checkers, rewards or start models are of another group, named by the beginnings of their hashes."""
+    """Runs by label, which names the method, if there are several, and what was varied. Runs of a group differ in the
+    settings `seeds`; runs that began with other rows, checkers, rewards or start models are of another group, named by
+    the beginnings of their hashes.
+
+    What was varied is shown as it was typed, of an experiment the name alone. Where that does not tell the groups of a
+    method apart, a label shows the settings that differ: the main ones between all groups, and others between groups of
+    one method.
+    """
     alike: dict[tuple, list[Run]] = {}
     for run in runs:
         alike.setdefault(tuple(sorted(_settings(run, seeds).items())), []).append(run)
@@ -63,16 +73,17 @@ def group_runs(runs: list[Run], seeds: Sequence[str] = SEEDS) -> Groups:
         parts = _split_by_inputs(found, seeds)
         groups += [part for _, part in parts]
         settings += [dict(key) | _differing_inputs(inputs, parts) for inputs, _ in parts]
-    methods = [setting["method"] for setting in settings]
-    several, main = len(set(methods)) > 1, _differing(settings, (*IDENTITY[:3], "eval.engine"))
-    labels = [_label(setting, main, several) for setting in settings]
+    methods, typed = [setting["method"] for setting in settings], _read_typed(groups, seeds)
+    several, main = len(set(methods)) > 1, _differing(settings, (*IDENTITY[:3], ENGINE))
+    labels = [""] * len(groups)
     for method in dict.fromkeys(methods):
         same = [i for i, name in enumerate(methods) if name == method]
-        for names in (("loss_type", "peft.name"), None):
-            if len({labels[i] for i in same}) < len(same):
-                further = [name for name in _differing([settings[i] for i in same], names) if name not in main]
-                for i in same:
-                    labels[i] = _label(settings[i], [*main, *further], several)
+        for values, names in _list_ways([settings[i] for i in same], [typed[i] for i in same], main, several):
+            made = [_label(setting, list(dict.fromkeys(names)), several) for setting in values]
+            if len(set(made)) == len(same):
+                break
+        for i, label in zip(same, made, strict=True):
+            labels[i] = label
     return dict(zip(labels, groups, strict=True))
 
 
@@ -85,7 +96,7 @@ def find_shared(runs: list[Run]) -> dict[str, str]:
 def _settings(run: Run, seeds: Sequence[str]) -> dict[str, str]:
     kept = {name: value for name, value in list_settings(run.config).items() if name not in seeds}
     kept |= {name: write_name(run.info.get(name)) for name in IDENTITY}
-    return kept | {"method": name_method(run), "eval.engine": run.info.get("eval_engine") or "transformers"}
+    return kept | {"method": name_method(run), ENGINE: run.info.get("eval_engine") or "transformers"}
 
 
 def _inputs(run: Run, seeds: Sequence[str]) -> dict[str, str]:
@@ -119,12 +130,52 @@ def _differing_inputs(inputs: dict[str, str], parts: list[tuple[dict[str, str], 
     return {f"{name} sha256": inputs[name][:SHOWN] for name in inputs if name in names}
 
 
-def _differing(settings: list[dict[str, str]], names: Any = None) -> list[str]:
+def _differing(settings: list[dict[str, str]], names: Iterable[str] = ()) -> list[str]:
+    """Those of `names`, by default of all, whose values differ."""
     names = names or dict.fromkeys(name for setting in settings for name in setting)
     return [name for name in names if len({setting.get(name) for setting in settings}) > 1]
 
 
+def _read_typed(groups: list[list[Run]], seeds: Sequence[str]) -> list[dict[str, str]]:
+    """Of each group the values of all keys that were typed for some run, as they were typed for all runs of the group,
+    else from its config, which does not name the choice of a reward or an experiment. Without those on which the
+    configs agree."""
+    found = [[read_typed(run.overrides) for run in group] for group in groups]
+    configs = [flatten(group[0].config) for group in groups]
+    keys = dict.fromkeys(key for group in found for typed in group for key in typed if key not in seeds)
+    told = [key for key in keys if key not in configs[0] or len({str(config.get(key)) for config in configs}) > 1]
+    rows = []
+    for group, config in zip(found, configs, strict=True):
+        texts = {key: {typed.get(key) for typed in group} for key in told}
+        values = {key: config.get(key) if len(of) > 1 or None in of else of.pop() for key, of in texts.items()}
+        rows.append({key: write_name(value) for key, value in values.items() if value is not None})
+    return rows
+
+
+def _list_ways(
+    settings: list[dict[str, str]], typed: list[dict[str, str]], main: list[str], several: bool
+) -> list[tuple[list[dict[str, str]], list[str]]]:
+    """Ways to label the groups of one method, the first that tells them apart is taken: the values, and which of them
+    are shown."""
+    as_typed = [setting | found for setting, found in zip(settings, typed, strict=True)]
+    varied, differing = _differing(typed), _differing(settings)
+    before = main if several else [name for name in main if name == ENGINE]
+    return [
+        *([(settings, main)] if several else []),
+        *((as_typed, before + names) for names in (_thin(varied), varied)),
+        (settings, main + _differing(settings, ("loss_type", "peft.name"))),
+        *((settings, main + names) for names in (_thin(differing), differing)),
+    ]
+
+
+def _thin(names: list[str]) -> list[str]:
+    """Without what belongs to the measurement, and what follows from another of them."""
+    kept = [name for name in names if not name.startswith(MEASURED_BY)]
+    return [name for name in kept if not any(other.startswith(FOLLOWS.get(name, " ")) for other in kept)]
+
+
 def _label(setting: dict[str, str], names: list[str], with_method: bool) -> str:
+    """The values, each after its name; of an experiment the value alone."""
     short = {name: name.removeprefix("algo.args.").removesuffix(".name") for name in names if setting.get(name)}
-    parts = [f"{short[name]}={setting[name]}" for name in short]
+    parts = [setting[name] if name == "experiment" else f"{short[name]}={setting[name]}" for name in short]
     return " ".join([setting["method"], *parts] if with_method else parts) or setting["method"]

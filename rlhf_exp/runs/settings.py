@@ -1,11 +1,12 @@
 """The settings of a run: how it was started, what its config says, and in what another config differs.
 
 recall("outputs/x")                           # ({}, ["algo=dpo", "seed=1"])
+read_typed(["algo=dpo", "+algo.args.x=1"])    # {"algo": "dpo", "algo.args.x": "1"}
 list_settings(config)["eval.rows"]            # "512"
 find_differences(Path("outputs/x"), cfg)      # {"seed": "seed=0, here 1"}
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,12 @@ def recall(folder: str, typed: Collection[str] = ()) -> tuple[dict[str, str], li
             return {}, kept
         study = {"config_dir": studies[0], "config_name": hydra["job"]["config_name"]}
     return study, ["hydra.mode=RUN", *kept]
+
+
+def read_typed(overrides: Iterable[str]) -> dict[str, str]:
+    """The values as they were typed, by key, without those of MAY_DIFFER."""
+    pairs = (text.lstrip("+").partition("=") for text in overrides)
+    return {key: value for key, _, value in pairs if not f"{key}.".startswith(MAY_DIFFER)}
 
 
 def list_settings(config: Mapping[str, Any]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from rlhf_exp.runs.load import load_run
 def make(tmp_path):
     """A run of any algorithm, with what its config says besides."""
 
-    def build(name, algo, seed=0, samples=None, loss_type="grpo", max_tokens=64, inputs=None, engine=None, **args):
+    def build(name, algo, seed=0, samples=None, loss_type="grpo", max_tokens=64, inputs=None, engine=None, typed=(), **args):
         info = {"algo": algo, "loss_type": loss_type, "task": "countdown", "max_tokens": max_tokens, "inputs": inputs}
         info |= {"status": "finished", "seed": seed, "eval_engine": engine}
         config = {
@@ -20,6 +20,7 @@ def make(tmp_path):
         (tmp_path / name / ".hydra").mkdir(parents=True)
         (tmp_path / name / "run.json").write_text(json.dumps(info))
         (tmp_path / name / ".hydra" / "config.yaml").write_text(json.dumps(config))
+        (tmp_path / name / ".hydra" / "overrides.yaml").write_text(json.dumps(list(typed)))
         return load_run(tmp_path / name)
 
     return build
@@ -79,6 +80,38 @@ def test_runs_of_other_files_behind_the_same_names_are_other_settings(make, name
     assert {label: [run.path.name for run in group] for label, group in groups.items()} == {
         f"{name} sha256=aaaaaaaa": ["a", "b", "d"], f"{name} sha256=bbbbbbbb": ["c"]
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("typed", "labels"),
+    [(("reward=outcome", "reward=overlong"), ["reward=outcome", "reward=overlong"]),
+     (("experiment=fast", "experiment=slow"), ["fast", "slow"]),
+     (("", "+algo.args.beta=1e-1"), ["beta=0.0", "beta=1e-1"]),
+     (("", ""), ["beta=0.0", "beta=0.1"]),
+     (("reward=outcome", "reward=outcome"), ["beta=0.0", "beta=0.1"])],
+)  # fmt: skip
+def test_settings_of_one_method_are_called_by_what_was_typed(make, typed, labels):
+    """What was not typed is read from the config; what does not tell the groups apart is no label."""
+    runs = []
+    for place, (text, beta) in enumerate(zip(typed, (0.0, 0.1), strict=True)):
+        common = [f"seed={place}", f"output_dir=out{place}", "max_tokens=64"]
+        runs.append(make(f"{place}", "grpo", beta=beta, typed=[*common, *filter(None, [text])]))
+    assert list(group_runs(runs)) == labels
+
+
+def test_what_was_varied_within_a_method_follows_its_name(make):
+    typed = [["algo=grpo", "reward=outcome"], ["algo=grpo", "reward=overlong"], ["algo=ppo", "reward=outcome"]]
+    runs = [make("a", "grpo", beta=0.1, typed=typed[0]), make("b", "grpo", beta=0.2, typed=typed[1])]
+    runs.append(make("c", "ppo", loss_type=None, typed=typed[2]))
+    assert list(group_runs(runs)) == ["grpo reward=outcome", "grpo reward=overlong", "ppo"]
+
+
+def test_no_label_has_what_follows_from_the_rest_or_belongs_to_the_measurement(make):
+    runs = [make(f"{weight}", "grpo", reward_weights=[weight]) for weight in (0.1, 0.2)]
+    for run, weight in zip(runs, (0.1, 0.2), strict=True):
+        run.config["reward"]["weights"] = {"overlong": weight}
+        run.config["eval"] = {"rows": 100 * weight}
+    assert list(group_runs(runs)) == ["reward.weights.overlong=0.1", "reward.weights.overlong=0.2"]
 
 
 def test_a_study_says_itself_which_runs_are_one_setting(make):
