@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlhf_exp.errors import NOTE, ConfigError, name_error, say
+from rlhf_exp.runs.folder import read_record
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -118,17 +119,21 @@ def find_owner(folder: Path) -> str | None:
 @contextmanager
 def point_latest(folder: Path) -> Iterator[None]:
     """Point outputs/latest at a run's folder below outputs/. If the run is refused inside the `with`, the link points
-    to where it did before: to a run that has begun."""
+    to where it did before, unless that run was refused meanwhile; another run's link is kept."""
     latest = OUTPUTS / LATEST
     if OUTPUTS.resolve() not in folder.resolve().parents:
         yield
         return
     before = os.readlink(latest) if latest.is_symlink() else None
-    _link(latest, os.path.relpath(folder.resolve(), OUTPUTS.resolve()))
+    own = os.path.relpath(folder.resolve(), OUTPUTS.resolve())
+    _link(latest, own)
     try:
         yield
     except ConfigError:
-        _link(latest, before)
+        if before and read_record(OUTPUTS / before).get("status") == "refused":
+            before = None
+        if latest.is_symlink() and os.readlink(latest) == own:
+            _link(latest, before)
         raise
 
 

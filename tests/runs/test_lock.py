@@ -148,3 +148,19 @@ def test_latest_never_points_to_a_run_that_was_refused_but_to_one_that_failed():
     with pytest.raises(ConfigError), point_latest(Path("outputs/c")):
         raise ConfigError(["refused"])
     assert os.readlink("outputs/latest") == "b"
+
+
+def test_latest_of_runs_that_overlap_never_points_to_one_that_was_refused():
+    for name in ("before", "first", "second"):
+        Path(f"outputs/{name}").mkdir(parents=True)
+    with point_latest(Path("outputs/before")):
+        pass
+    first, second = (point_latest(Path(f"outputs/{name}")) for name in ("first", "second"))
+    first.__enter__()
+    second.__enter__()
+    refusal = ConfigError(["refused"])
+    Path("outputs/first/run.json").write_text('{"status": "refused"}')
+    assert not first.__exit__(ConfigError, refusal, None)
+    assert os.readlink("outputs/latest") == "second"
+    assert not second.__exit__(ConfigError, refusal, None)
+    assert not os.path.lexists("outputs/latest")
