@@ -14,7 +14,7 @@ from typing import Any
 from rlhf_exp.commands import COMMANDS, parse_flags, run_command
 from rlhf_exp.errors import ConfigError, printable
 from rlhf_exp.runs.figures import percent, points, write_name
-from rlhf_exp.runs.listing import KEYS, filter_runs, list_runs, sort_runs
+from rlhf_exp.runs.listing import KEYS, filter_runs, find_varied, list_runs, sort_runs
 from rlhf_exp.runs.lock import OUTPUTS
 
 EPILOG = f"KEY is one of {', '.join(KEYS)}, or any key of a run's config, such as algo.args.beta."
@@ -27,6 +27,7 @@ PARSER.add_argument("--filter", action="append", default=[], metavar="KEY=VALUE"
                     help="only runs that have this value; also !=, and > >= < <= between numbers; * stands for any"
                     " letters; of several all must hold")  # fmt: skip
 PARSER.add_argument("--sort", metavar="KEY", help="by this key, the greatest last")
+PARSER.add_argument("--refused", action="store_true", help="also runs that were refused")
 PARSER.add_argument("--json", action="store_true", help="a JSON list instead of the table")
 PARSER.add_argument("--compare", action="store_true", help="write the report on these runs")
 PARSER.add_argument("--out", metavar="FOLDER", help="with --compare: where the report goes")
@@ -34,6 +35,8 @@ PARSER.add_argument("--against", metavar="SETTING", help="with --compare: as of 
 
 NUMBERS = ("seed", "steps", "accuracy", "gain")
 """Columns that are aligned to the right."""
+SHARED = ("task", "algo", "model")
+"""Columns that are left out where runs do not differ in them."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,7 +50,9 @@ def _work(arguments: list[str]) -> int:
         if getattr(args, flag) and not args.compare:
             raise ConfigError([f"--{flag}: has no effect without --compare"])
     listed = list({run["run"]: run for folder in args.dirs for run in list_runs(folder)}.values())
-    runs = listed
+    shows_all = args.refused or any(text.startswith("status") for text in args.filters)
+    runs = [run for run in listed if shows_all or run["status"] != "refused"]
+    hidden = len(listed) - len(runs)
     for condition in args.filters:
         runs = filter_runs(runs, condition)
     if args.sort:
@@ -58,7 +63,8 @@ def _work(arguments: list[str]) -> int:
         print(printable(json.dumps(runs, indent=2, ensure_ascii=False)))
         return 0
     counts = ", ".join(f"{n} {status}" for status, n in Counter(run["status"] for run in runs).most_common())
-    print("\n".join([*_tabulate(runs), f"{len(runs)} of {len(listed)} runs{f': {counts}' if counts else ''}"]))
+    more = f"; {hidden} refused: --refused shows them" if hidden else ""
+    print("\n".join([*_tabulate(runs), f"{len(runs)} of {len(listed)} runs{f': {counts}' if counts else ''}{more}"]))
     return 0
 
 
@@ -72,23 +78,30 @@ def _compare(runs: list[dict[str, Any]], out: str | None, against: str | None) -
 
 
 def _tabulate(runs: list[dict[str, Any]]) -> list[str]:
-    """Lines of the table; a column that is empty for all runs is left out."""
+    """Lines of the table, with the settings in which runs differ; a column that is empty for all runs is left out, and
+    what several runs share stands in a line above it."""
     rows = [
-        {name: printable(" ".join(text.split())) or "-" for name, text in _write_cells(run).items()} for run in runs
+        {name: printable(" ".join(text.split())) or "-" for name, text in _write_cells(run, typed).items()}
+        for run, typed in zip(runs, find_varied(runs), strict=True)
     ]
+    shared = [name for name in SHARED if len(rows) > 1 and len({row[name] for row in rows}) == 1]
+    lines = [f"all: {' '.join(f'{name}={rows[0][name]}' for name in shared)}"] if shared else []
+    rows = [{name: cell for name, cell in row.items() if name not in shared} for row in rows]
     columns = []
     for name in rows[0] if rows else ():
         cells = [row[name] for row in rows]
         if set(cells) != {"-"}:
             width = max(len(name), *map(len, cells))
             columns.append([cell.rjust(width) if name in NUMBERS else cell.ljust(width) for cell in (name, *cells)])
-    return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
+    return lines + ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
 
 
-def _write_cells(run: dict[str, Any]) -> dict[str, str]:
-    """The text of each column. The algorithm is written with a loss that is not the one of its name: grpo/dr_grpo."""
+def _write_cells(run: dict[str, Any], typed: dict[str, str]) -> dict[str, str]:
+    """The text of each column, with what was `typed` after the seed. The algorithm is written with a loss that is not
+    the one of its name: grpo/dr_grpo."""
     loss = write_name(run["loss_type"])
-    cells = {key: write_name(run[key]) for key in ("name", "tags", "task", "algo", "model", "seed", "status", "steps")}
+    cells = {key: write_name(run[key]) for key in ("name", "tags", "task", "algo", "model", "seed")} | typed
+    cells |= {key: write_name(run[key]) for key in ("status", "steps")}
     cells["algo"] += f"/{loss}" if loss not in ("", cells["algo"]) else ""
     cells |= {"accuracy": percent(run["accuracy"]), "gain": points(run["gain"])}
     cells["began (UTC)"] = write_name(run["started"])[:16].replace("T", " ")

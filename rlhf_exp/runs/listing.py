@@ -10,6 +10,7 @@ A run that cannot be read is listed too, with the reason.
 
 import operator
 import re
+from collections import Counter
 from fnmatch import fnmatchcase
 from math import isnan, nan
 from pathlib import Path
@@ -19,15 +20,17 @@ from rlhf_exp.config.keys import explain_key, known_keys
 from rlhf_exp.config.values import nearest, show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.figures import Figure, write_name
-from rlhf_exp.runs.load import DEPTH, NotARun, list_run_folders, read_config, read_json
+from rlhf_exp.runs.load import DEPTH, NotARun, list_run_folders, read_json, read_saved
 from rlhf_exp.runs.lock import find_owner
-from rlhf_exp.runs.settings import flatten
+from rlhf_exp.runs.settings import flatten, read_typed
 
 LABELS = ("name", "algo", "task", "model", "loss_type", "seed", "max_tokens", "steps", "error", "started", "finished")
 """What is read from run.json as it is there."""
 
 KEYS = (*LABELS, "tag", "status", "accuracy", "gain", "run")
 """What can be read of every run beside the keys of its config. accuracy and gain are shares of 1."""
+
+MOST = 6
 
 COMPARISONS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 _FILTER = re.compile(r"([\w.]+)(!=|>=|<=|=|>|<)(.+)")
@@ -69,6 +72,15 @@ def filter_runs(runs: list[dict[str, Any]], condition: str) -> list[dict[str, An
         raise ConfigError([f"--filter {condition}: {show(wanted)} is no number; {sign} compares numbers"])
     _check_key(f"--filter {condition}", key, runs)
     return [run for run in runs if _holds(read_key(run, key), sign, wanted)]
+
+
+def find_varied(runs: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """Of each run what was typed, of the MOST keys that most runs' users typed, and not all with one value; without the
+    keys of run.json."""
+    typed = [read_typed(_read_saved(run, "overrides", list)) for run in runs]
+    keys = Counter(key for found in typed for key in found if key not in KEYS)
+    varied = [key for key, _ in keys.most_common() if len({found.get(key) for found in typed}) > 1]
+    return [{key: found.get(key, "") for key in varied[:MOST]} for found in typed]
 
 
 def sort_runs(runs: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
@@ -124,10 +136,14 @@ def _check_key(flag: str, key: str, runs: list[dict[str, Any]]) -> None:
 
 def _read_settings(run: dict[str, Any]) -> dict[str, Any]:
     """The config by dotted key; {} if there is none that can be read."""
+    return flatten(_read_saved(run, "config", dict))
+
+
+def _read_saved(run: dict[str, Any], name: str, form: type[dict] | type[list]) -> Any:
     try:
-        return flatten(read_config(Path(run["run"])))
+        return read_saved(Path(run["run"]), name, form)
     except NotARun:
-        return {}
+        return form()
 
 
 def _find_interval(evaluation: dict, section: str, name: str) -> Figure:

@@ -123,6 +123,24 @@ def test_runs_are_sorted_by_time_or_by_a_key(here, capsys):
     assert names(capsys, "--sort", "eval.rows")[-1] == "b"
 
 
+def test_the_columns_are_what_was_typed_and_differs(here, capsys):
+    for name, typed in {"a": ["reward=outcome"], "b": ["reward=overlong", "+algo.args.beta=0.1"]}.items():
+        overrides = [*typed, f"run.name={name}", "eval.rows=64", "algo=grpo"]
+        (here(name) / ".hydra" / "overrides.yaml").write_text(json.dumps(overrides))
+    shared, head, *lines, _ = table(capsys)
+    assert shared == "all: task=countdown algo=grpo model=tiny"
+    assert head.split()[:4] == ["seed", "reward", "algo.args.beta", "status"]
+    assert [line.split()[:3] for line in lines] == [["0", "outcome", "-"], ["0", "overlong", "0.1"]]
+
+
+def test_refused_runs_are_hidden_until_they_are_asked_for(here, capsys):
+    here("a")
+    here("b", status="refused")
+    assert names(capsys) == ["a"] and names(capsys, "--refused") == ["a", "b"]
+    assert names(capsys, "--filter", "status=refused") == ["b"]
+    assert table(capsys)[-1] == "1 of 2 runs: 1 finished; 1 refused: --refused shows them"
+
+
 MISTAKES = {
     "nope": "nope: no such folder", "outputs/empty": "outputs/empty: no run in it",
     "--filter stauts=x": "--filter stauts=x: no such key; did you mean status?",
