@@ -244,6 +244,15 @@ MEASURED = (BASELINE, TRAINED, DIFFERENCE, IMPLICIT, WIN_RATE, REWARD, TOKENS, K
 SHORT = (TRAINED, DIFFERENCE, WIN_RATE, REWARD, KL)
 """Those for which a terminal has room."""
 
+RANKING = (TRAINED, REWARD)
+"""Settings are sorted by the first of these that they have."""
+
+TESTED = {
+    "held-out accuracy": TRAINED, "reward": REWARD, "truncation": TRUNCATION, "partial answers": PARTIAL,
+    "failed answers": FAILED, "tokens": TOKENS, "KL": KL,
+}  # fmt: skip
+"""In what settings are tested, as sentences call it."""
+
 PROBES = [
     _figure(f"{name}{when}", f"probes.{kind}.{which}.share", of_probes(kind, which))
     for kind, name in TEXTS["sections"]["probes"]

@@ -7,6 +7,7 @@ A setting is the config without the seed (groups.py).
 """
 
 import os
+from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
 
@@ -17,12 +18,13 @@ from rlhf_exp.report import columns, pairwise
 from rlhf_exp.report.baselines import compare_baselines
 from rlhf_exp.report.columns import Column, fill, join_notes, list_columns, mean_over_seeds
 from rlhf_exp.report.curves import plot_runs
-from rlhf_exp.report.groups import Groups, UnknownSetting, find_shared, gather, group_runs, sort_runs
+from rlhf_exp.report.groups import Groups, UnknownSetting, find_shared, gather, group_runs, keep_measured, sort_runs
 from rlhf_exp.report.learning import describe_learning
 from rlhf_exp.report.page import NOTES, Block, Callout, Figures, Heading, Table, Text
 from rlhf_exp.report.plots import plot_accuracy
 from rlhf_exp.report.single import compare_samples
 from rlhf_exp.report.summary import status_sentence
+from rlhf_exp.report.words import describe_in_words
 from rlhf_exp.runs.figures import duration, percent, write_name
 from rlhf_exp.runs.load import Run
 from rlhf_exp.runs.settings import SEEDS
@@ -30,7 +32,7 @@ from rlhf_exp.stats import CONFIDENCE, SHARES, Interval, as_interval, crossed_in
 
 
 def describe_runs(runs: list[Run], named: str | None = None, labels: dict[Path, str] | None = None) -> list[Block]:
-    """Blocks for runs, the settings sorted by result. These are compared with the one that is `named`, or with the best.
+    """Blocks for runs, the settings sorted by result, and compared with the one that is `named`, or with the best.
 
     Args:
         labels: the setting of each run, by its folder; by default what the runs' configs say.
@@ -39,13 +41,14 @@ def describe_runs(runs: list[Run], named: str | None = None, labels: dict[Path, 
         UnknownSetting: no setting is called so.
     """
     runs = sort_runs(runs)
-    groups, names = gather(runs, labels) if labels else group_runs(runs), _names(runs)
+    groups, names = _rank(gather(runs, labels) if labels else group_runs(runs)), _names(runs)
     shared = ", ".join(f"{name}={value}" for name, value in find_shared(runs).items() if value)
     blocks: list[Block] = [Heading(f"{len(runs)} runs compared", 1), Text(f"Shared by all: {shared or 'nothing'}.")]
-    if measured := _measured(groups):
+    if measured := keep_measured(groups):
         if named and named not in measured:
             raise UnknownSetting(f"no setting is called {named!r}; these are: {', '.join(map(repr, measured))}")
-        blocks += _describe_settings(measured, named)
+        tests = pairwise.run_figures(measured, named)
+        blocks += describe_in_words(groups, tests) + _describe_settings(measured, tests)
     blocks += describe_noise(runs)
     blocks += [Heading("Every run"), _runs_table(groups, names)]
     blocks.append(Text("In brackets: 95% intervals over the held-out rows."))
@@ -60,13 +63,16 @@ def describe_runs(runs: list[Run], named: str | None = None, labels: dict[Path, 
 
 def tabulate_study(runs: list[Run]) -> list[Block]:
     """A row per setting, with its seeds and the main figures over them, and what the tests say."""
-    measured = _measured(group_runs(sort_runs(runs)))
+    measured = keep_measured(_rank(group_runs(sort_runs(runs))))
     alone = describe_noise(runs)
     if not measured:
         return alone or [Text("No run was measured.")]
-    remarks = [block for block in _describe_settings(measured) if isinstance(block, Callout)]
-    table = _table(measured, list_columns(_flatten(measured), columns.SHORT))
-    return [table, Text(NOTES["study"]), *(Text(f"{remark.title} {remark.text}") for remark in remarks), *alone]
+    tests = pairwise.run_figures(measured)
+    about = pairwise.find_about(measured, tests)
+    table = _table(measured, _choose(columns.SHORT, about, measured))
+    collapsed = pairwise.describe_collapsed(measured, columns.TRAINED)
+    remarks = [*pairwise.summarise_tests(measured, tests, about), *([Text(collapsed)] if collapsed else [])]
+    return [table, Text(NOTES["study"]), *remarks, *alone]
 
 
 def describe_noise(runs: list[Run]) -> list[Block]:
@@ -97,10 +103,10 @@ def measure_passes(group: list[Run]) -> tuple[Interval, Interval]:
     return mean, as_interval(deviation, *ends)
 
 
-def _describe_settings(measured: Groups, named: str | None = None) -> list[Block]:
+def _describe_settings(measured: Groups, tests: dict[str, pairwise.Tests]) -> list[Block]:
     """Figures over seeds, tests, aggregates and costs."""
-    runs = _flatten(measured)
-    shown = list_columns(runs, columns.MEASURED)
+    runs, about = _flatten(measured), pairwise.find_about(measured, tests)
+    shown = _choose(columns.MEASURED, about, measured)
     blocks: list[Block] = [Heading("Results over seeds"), _table(measured, shown)]
     blocks.append(Text(f"{NOTES['seeds']} {join_notes(shown)}"))
     sides = columns.BASELINE, columns.TRAINED
@@ -110,10 +116,7 @@ def _describe_settings(measured: Groups, named: str | None = None) -> list[Block
     blocks += compare_baselines(measured)
     if text := pairwise.describe_collapsed(measured, columns.TRAINED):
         blocks.append(Callout("warning", "Collapsed seeds.", text))
-    tested = {"held-out accuracy": columns.TRAINED}
-    if len({str({**run.config.get("reward", {}), "random": None}) for run in runs}) == 1:
-        tested["reward"] = columns.REWARD
-    blocks += pairwise.describe_differences(measured, tested, named)
+    blocks += pairwise.tabulate_tests(tests, [*list(tests)[:1], "reward", *about])
     blocks += pairwise.describe_aggregates(measured, columns.TRAINED)
     for heading, figures in columns.PARTS.items():
         if shown := list_columns(runs, figures):
@@ -121,19 +124,27 @@ def _describe_settings(measured: Groups, named: str | None = None) -> list[Block
     return blocks
 
 
+def _choose(usual: Sequence[Column], about: list[str], measured: Groups) -> list[Column]:
+    """The usual columns, and after the accuracies those that the settings' differences are about."""
+    further = [columns.TESTED[name] for name in about if columns.TESTED[name] not in usual]
+    place = usual.index(columns.DIFFERENCE) + 1
+    return list_columns(_flatten(measured), [*usual[:place], *further, *usual[place:]])
+
+
 def _flatten(groups: Groups) -> list[Run]:
     return [run for group in groups.values() for run in group]
 
 
-def _measured(groups: Groups) -> Groups:
-    """The runs whose trained model was measured; for each seed the latest one."""
-    kept: Groups = {}
-    for label, group in groups.items():
-        measured = [run for run in group if "trained" in run.evaluation]
-        measured.sort(key=lambda run: str(run.info.get("started")))
-        of_seed = {(run.info.get("seed"), str(run.config.get("reward", {}).get("random"))): run for run in measured}
-        kept |= {label: list(of_seed.values())} if of_seed else {}
-    return kept
+def _rank(groups: Groups) -> Groups:
+    """The best first, by accuracy, and then those that have only a reward; at the end those that were not measured."""
+    measured = keep_measured(groups)
+
+    def place(label: str) -> tuple:
+        means = [mean_over_seeds(measured.get(label, []), column) for column in columns.RANKING]
+        values = [mean["value"] if mean else None for mean in means]
+        return label not in measured, *(np.inf if value is None else -value for value in values)
+
+    return {label: groups[label] for label in sorted(groups, key=place)}
 
 
 def _table(measured: Groups, shown: list[Column]) -> Table:

@@ -17,7 +17,8 @@ IDENTITY = ("task", "model", "max_tokens", "loss_type")
 """The main settings, besides the algorithm."""
 
 ENGINE = "eval.engine"
-FOLLOWS = {"algo.args.reward_weights": "reward", "algo.args.scale_rewards": "loss_type"}
+FOLLOWS = {"algo.args.reward_weights": "reward", "algo.args.scale_rewards": "loss_type",
+           "algo.args.max_completion_length": "max_tokens"}  # fmt: skip
 """Settings that no label shows beside one whose name begins so, which they follow from."""
 MEASURED_BY = ("eval.", "task.baselines")
 """Beginnings of settings of the measurement, which a label leaves out if others tell the groups apart."""
@@ -50,10 +51,8 @@ def sort_runs(runs: list[Run]) -> list[Run]:
 
 def gather(runs: list[Run], labels: dict[Path, str]) -> Groups:
     """Runs by the labels that a study gives their folders."""
-    groups: Groups = {}
-    for run in runs:
-        groups.setdefault(labels[run.path], []).append(run)
-    return groups
+    names = dict.fromkeys(labels[run.path] for run in runs)
+    return {name: [run for run in runs if labels[run.path] == name] for name in names}
 
 
 def group_runs(runs: list[Run], seeds: Sequence[str] = SEEDS) -> Groups:
@@ -78,13 +77,36 @@ def group_runs(runs: list[Run], seeds: Sequence[str] = SEEDS) -> Groups:
     labels = [""] * len(groups)
     for method in dict.fromkeys(methods):
         same = [i for i, name in enumerate(methods) if name == method]
-        for values, names in _list_ways([settings[i] for i in same], [typed[i] for i in same], main, several):
-            made = [_label(setting, list(dict.fromkeys(names)), several) for setting in values]
+        varied, differing = _differing([typed[i] for i in same]), _differing([settings[i] for i in same])
+        values = [settings[i] | typed[i] for i in same]
+        before = main if several else [name for name in main if name == ENGINE]
+        main_losses = main + _differing(values, ("loss_type", "peft.name"))
+        ways = [before + _thin(varied), before + varied, main_losses, main + _thin(differing), main + differing]
+        for names in [main, *ways] if several else ways:
+            made = [_label(setting, names, several) for setting in values]
             if len(set(made)) == len(same):
                 break
         for i, label in zip(same, made, strict=True):
             labels[i] = label
     return dict(zip(labels, groups, strict=True))
+
+
+def keep_measured(groups: Groups) -> Groups:
+    """The runs whose trained model was measured; for each seed the latest one."""
+    kept: Groups = {}
+    for label, group in groups.items():
+        measured = [run for run in group if "trained" in run.evaluation]
+        measured.sort(key=lambda run: str(run.info.get("started")))
+        of_seed = {(run.info.get("seed"), str(run.config.get("reward", {}).get("random"))): run for run in measured}
+        kept |= {label: list(of_seed.values())} if of_seed else {}
+    return kept
+
+
+def find_varied(groups: Groups) -> list[str]:
+    """The keys of the settings that differ between groups, of an algorithm's own only those that all groups have."""
+    settings = [_settings(group[0], SEEDS) for group in groups.values()]
+    return [name for name in _differing(settings)
+            if not name.startswith("algo.") or all(name in setting for setting in settings)]  # fmt: skip
 
 
 def find_shared(runs: list[Run]) -> dict[str, str]:
@@ -152,26 +174,10 @@ def _read_typed(groups: list[list[Run]], seeds: Sequence[str]) -> list[dict[str,
     return rows
 
 
-def _list_ways(
-    settings: list[dict[str, str]], typed: list[dict[str, str]], main: list[str], several: bool
-) -> list[tuple[list[dict[str, str]], list[str]]]:
-    """Ways to label the groups of one method, the first that tells them apart is taken: the values, and which of them
-    are shown."""
-    as_typed = [setting | found for setting, found in zip(settings, typed, strict=True)]
-    varied, differing = _differing(typed), _differing(settings)
-    before = main if several else [name for name in main if name == ENGINE]
-    return [
-        *([(settings, main)] if several else []),
-        *((as_typed, before + names) for names in (_thin(varied), varied)),
-        (settings, main + _differing(settings, ("loss_type", "peft.name"))),
-        *((settings, main + names) for names in (_thin(differing), differing)),
-    ]
-
-
 def _thin(names: list[str]) -> list[str]:
     """Without what belongs to the measurement, and what follows from another of them."""
     kept = [name for name in names if not name.startswith(MEASURED_BY)]
-    return [name for name in kept if not any(other.startswith(FOLLOWS.get(name, " ")) for other in kept)]
+    return [name for name in kept if not any(other.startswith(FOLLOWS.get(name, " ")) for other in names)]
 
 
 def _label(setting: dict[str, str], names: list[str], with_method: bool) -> str:

@@ -9,6 +9,7 @@ A block is data alone. How the page shows it is in assets/report.html.jinja.
 import re
 import textwrap
 from base64 import b64encode
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,8 +34,11 @@ class Text(NamedTuple):
 
 
 class Table(NamedTuple):
+    """`folded`: the page shows only this title until the reader opens it; empty for a table that is open."""
+
     head: list[str]
     rows: list[list[str]]
+    folded: str = ""
 
     @property
     def numeric(self) -> list[bool]:
@@ -113,7 +117,7 @@ def to_text(blocks: list[Block]) -> str:
         match block:
             case Heading(text):
                 lines += [f"{text}:"]
-            case Table(head, rows):
+            case Table(head, rows, _):
                 lines += align([head, *rows])
             case Text(text):
                 lines += textwrap.wrap(text, 100, break_on_hyphens=False)
@@ -132,10 +136,12 @@ def _write_markdown(block: Block) -> str:
             return f"{'#' * level} {escape_text(text)}"
         case Text(text):
             return _escape_paragraph(text)
-        case Table(head, rows):
+        case Table(head, rows, title):
             rule = ["---:" if numeric else "---" for numeric in block.numeric]
             cells = [[escape_text(cell) for cell in row] for row in [head, *rows]]
-            return "\n".join("| " + " | ".join(row) + " |" for row in [cells[0], rule, *cells[1:]])
+            table = "\n".join("| " + " | ".join(row) + " |" for row in [cells[0], rule, *cells[1:]])
+            summary = f"<details><summary>{escape(printable(title))}</summary>"
+            return f"{summary}\n\n{table}\n\n</details>" if title else table
         case Figures(plots):
             return "\n\n".join(f"![{escape_text(plot.caption)}](plots/{plot.name}.png)" for plot in plots)
         case Code(text, language):

@@ -20,6 +20,7 @@ from rlhf_exp.report.summary import (
     title,
     verdict,
 )
+from rlhf_exp.report.words import explain_change
 from rlhf_exp.runs.figures import duration, number, percent
 from rlhf_exp.runs.load import Run
 from rlhf_exp.runs.settings import flatten
@@ -55,6 +56,8 @@ def describe_run(run: Run) -> list[Block]:
     if sentence := status_sentence(run):
         blocks.append(Callout("error" if run.status == "failed" else "warning", "Not finished.", sentence))
     blocks.append(Callout(*verdict(run), ""))
+    if run.trains and (sentence := explain_change([run])):
+        blocks.append(Text(sentence))
     if sentence := best_sentence(run):
         blocks.append(Text(f"Kept: {sentence}."))
     blocks += _describe_figures(run) + describe_baselines(run) + describe_preferences(run)

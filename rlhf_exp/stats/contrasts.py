@@ -99,6 +99,7 @@ def compare_settings(
     gains: dict[str, np.ndarray],
     named: str | None = None,
     bounded: bool = True,
+    centre: str | None = None,
 ) -> list[Contrast]:
     """Each setting against the start model, then each against the best one or the one that is `named`.
 
@@ -107,6 +108,7 @@ def compare_settings(
         gains: the same minus the start model's; {} without a start model.
         named: the setting that the others are compared with, chosen before their results are known.
         bounded: the figures are shares.
+        centre: the setting that takes the place of the best one; p is over all pairs of settings, whichever it is.
     """
     kind = DIFFERENCES if bounded else LEVELS
     starts, pairs = [], []
@@ -116,7 +118,7 @@ def compare_settings(
         seeds, rows = figures.shape
         starts.append(Contrast(label, START, found, seeds, rows, alone=crossed_interval(figures, kind)))
     means = {label: figures.mean(0) for label, figures in trained.items()}
-    centre = named or max(means, key=lambda label: means[label].mean())
+    centre = named or centre or max(means, key=lambda label: means[label].mean())
     spreads, ranged = measure_spreads(trained), 0 if named else len(trained)
     for label in trained:
         if label != centre:

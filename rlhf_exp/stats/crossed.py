@@ -195,7 +195,7 @@ def join(value: float, centre: float, by_rows: float, rows: int, spreads: Sequen
     by_seeds, of_all = max(between - noise, 0.0), max(by_rows - noise, 0.0)
     by_noise = float(min(noise, by_rows))
     found = Estimate(float(value), float(centre), float(by_rows), by_noise, float(by_seeds), rows - 1)
-    if not between:
+    if not between or not by_rows + by_seeds:  # settings that are alike on every row
         return found
     df = between**2 / sum((spread.between * share) ** 2 / spread.df for spread, share in spreads)
     of_rows, of_seeds = special.stdtrit([rows - 1, df], (1 + CONFIDENCE) / 2) ** 2

@@ -7,8 +7,9 @@ import pytest
 
 from rlhf_exp.report import write_report
 from rlhf_exp.report.columns import DIFFERENCE, TRAINED, mean_over_seeds
+from rlhf_exp.report.compare import describe_runs
 from rlhf_exp.report.groups import group_runs
-from rlhf_exp.report.page import Pair
+from rlhf_exp.report.page import Pair, Table
 from rlhf_exp.report.single import compare_samples
 from rlhf_exp.runs.load import NotARun, load_run
 from rlhf_exp.stats import DIFFERENCES, SHARES, crossed_interval, mean_interval
@@ -54,6 +55,25 @@ def test_a_seed_run_twice_counts_once(sweep, tmp_path, edit_info):
     rows = table_rows(tmp_path / "out", "Results over seeds")
     expected = mean_interval([trained_accuracy(path) for path in sweep[1:3]])["value"]
     assert (rows[0][1], rows[0][3].split()[0]) == ("2", f"{100 * expected:.1f}%")
+
+
+def test_settings_are_sorted_by_result_and_the_changed_figure_is_in_the_first_table(tmp_path, make_run):
+    gains = {"grpo": 0.0, "bnpo": 0.4, "dr_grpo": 0.2}
+    runs = [
+        make_run(tmp_path / f"{loss}{seed}", seed, loss, gain) for loss, gain in gains.items() for seed in (0, 1, 2)
+    ]
+    write_report(runs, tmp_path / "out")
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert [row[0] for row in table_rows(tmp_path / "out", "Results over seeds")] == ["bnpo", "dr_grpo", "grpo"]
+    head = text.split("## Results over seeds\n\n")[1].splitlines()[0]
+    assert head.startswith("| setting | seeds | baseline | trained | difference | failed |")
+
+
+def test_a_study_labels_the_settings_itself(sweep):
+    runs = [load_run(path) for path in sweep]
+    labels = {run.path: "low" if run.info["loss_type"] == "grpo" else "high" for run in runs}
+    [table, *_] = [block for block in describe_runs(runs, labels=labels) if isinstance(block, Table)]
+    assert sorted(row[:2] for row in table.rows) == [["high", "3"], ["low", "3"]]
 
 
 def test_runs_that_have_only_begun_can_be_compared(tmp_path):

@@ -10,7 +10,9 @@ from rlhf_exp.runs.load import load_run
 def make(tmp_path):
     """A run of any algorithm, with what its config says besides."""
 
-    def build(name, algo, seed=0, samples=None, loss_type="grpo", max_tokens=64, inputs=None, engine=None, typed=(), **args):
+    def build(
+        name, algo, seed=0, samples=None, loss_type="grpo", max_tokens=64, inputs=None, engine=None, typed=(), **args
+    ):
         info = {"algo": algo, "loss_type": loss_type, "task": "countdown", "max_tokens": max_tokens, "inputs": inputs}
         info |= {"status": "finished", "seed": seed, "eval_engine": engine}
         config = {

@@ -17,7 +17,7 @@ def test_settings_are_compared_with_a_named_one(tmp_path, capsys, make_run):
     text = (tmp_path / "sweep" / "report.md").read_text()
     assert "| grpo - dr_grpo |" in text
     assert main([str(tmp_path / "sweep"), "--against", "ppo"]) == 2
-    assert capsys.readouterr().err.endswith("no setting is called 'ppo'; these are: 'grpo', 'dr_grpo'\n")
+    assert capsys.readouterr().err.endswith("no setting is called 'ppo'; these are: 'dr_grpo', 'grpo'\n")
 
 
 def test_a_run_named_twice_counts_once(run_dir, tmp_path):

@@ -54,3 +54,10 @@ def test_intervals_of_shares_that_are_all_or_nothing_can_be_drawn(tmp_path, draw
     shares = [summarise_preferences(same)["accuracy"] for same in rows]
     assert {share["value"] for share in shares} == {0, 1}
     draw(plot_accuracy([("", share, share) for share in shares]), tmp_path)
+
+
+def test_a_folded_table_shows_its_title_as_it_is(tmp_path):
+    table = Table(["", "n"], [["a", "1"]], "of <b> & more")
+    assert to_markdown([table]).startswith("<details><summary>of &lt;b&gt; &amp; more</summary>\n\n|  | n |")
+    html = write_page([Heading("x", 1), table], tmp_path).read_text()
+    assert "<summary>of &lt;b&gt; &amp; more</summary>" in html and html.count("</details>") == 1

@@ -3,10 +3,19 @@ from dataclasses import replace
 import pytest
 
 from rlhf_exp.report import write_report
-from rlhf_exp.report.columns import DIFFERENCE, TRAINED, align, mean_over_seeds, of_samples, read_wins, stack
+from rlhf_exp.report.columns import DIFFERENCE, TESTED, TRAINED, align, mean_over_seeds, of_samples, read_wins, stack
 from rlhf_exp.report.groups import group_runs
 from rlhf_exp.report.page import Figures, Table
-from rlhf_exp.report.pairwise import collect_scores, describe_aggregates, describe_collapsed, run_tests
+from rlhf_exp.report.pairwise import (
+    collect_scores,
+    describe_aggregates,
+    describe_collapsed,
+    find_about,
+    run_figures,
+    run_tests,
+    summarise_tests,
+    tabulate_tests,
+)
 from rlhf_exp.report.plots import draw
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.stats import START
@@ -31,6 +40,53 @@ def test_each_setting_is_compared_with_the_start_and_with_the_best(groups):
     assert found["bnpo"].significant and not found[({"grpo", "dr_grpo"} - {best}).pop()].significant
     named = run_tests(groups, TRAINED, named="bnpo")
     assert [(c.first, c.second) for c in named.contrasts[3:]] == [("bnpo", "grpo"), ("bnpo", "dr_grpo")]
+
+
+def test_other_figures_are_tested_against_the_same_setting_and_adjusted_for_their_number(groups):
+    tests = run_figures(groups)
+    best = tests["held-out accuracy"].pairs[0].first
+    assert {pair.first for found in tests.values() for pair in found.pairs} == {best}
+    alone = run_tests(groups, TESTED["failed answers"], centre=best).contrasts[0]
+    found = tests["failed answers"].contrasts[0]
+    assert found.adjusted == pytest.approx(min(1, alone.adjusted * (len(tests) - 1)))
+    assert found.level == pytest.approx(alone.level / (len(tests) - 1))
+
+
+def test_a_figure_that_a_change_is_about_is_shown_whether_or_not_settings_differ_in_it(groups):
+    assert find_about(groups, {}) == []
+    for label, weight in zip(groups, (0.0, 0.1, 0.2), strict=True):
+        for run in groups[label]:
+            run.config["reward"] = {"weights": {"outcome": 1.0, "overlong": weight}}
+            run.config["algo"]["args"]["beta"] = weight
+    tests = run_figures(groups)
+    about = find_about(groups, tests)
+    assert {"truncation", "tokens", "KL"} <= set(about)
+    said = [block.text for block in summarise_tests(groups, tests, about)]
+    best = tests["held-out accuracy"].pairs[0].first
+    [alike] = [text for text in said if text.startswith("dr_grpo against grpo" if best == "grpo" else "grpo against")]
+    assert "no measurable difference in held-out accuracy (" in alike and "in truncation (" in alike
+    [worse] = [text for text in said if text.startswith("bnpo against")]
+    assert "held-out accuracy 2" in worse and "80% power" not in worse.split(";")[0]
+
+
+def test_of_many_settings_groups_are_named_and_their_tests_are_folded(groups):
+    many = {f"{label}{copy}": group for copy in range(3) for label, group in groups.items()}
+    tests = run_figures(many)
+    first, second = tests["held-out accuracy"].tiers
+    assert {label[:-1] for label in first} == {"grpo", "dr_grpo"} and {label[:-1] for label in second} == {"bnpo"}
+    tables = [block for block in tabulate_tests(tests, list(tests)) if isinstance(block, Table)]
+    assert len(tables) == len(tests) and all(table.folded for table in tables)
+    named = run_figures(many, "bnpo0")
+    assert not named["held-out accuracy"].tiers
+    assert any("6 differ from bnpo0" in block.text for block in summarise_tests(many, named, find_about(many, named)))
+    few = [block for block in tabulate_tests(run_figures(groups), list(tests)) if isinstance(block, Table)]
+    assert [bool(table.folded) for table in few] == [False, *[True] * (len(few) - 1)]
+
+
+def test_a_difference_that_nothing_would_detect_is_too_small_to_matter(groups):
+    alike = {"a": groups["grpo"], "b": groups["grpo"]}
+    [table] = [block for block in tabulate_tests(run_figures(alike), ["held-out accuracy"]) if isinstance(block, Table)]
+    assert (table.rows[-1][0], table.rows[-1][-1]) == ("a - b", "too small to matter here")
 
 
 def test_a_setting_whose_seeds_spread_far_above_the_others_is_named(groups):

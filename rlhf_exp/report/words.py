@@ -1,0 +1,159 @@
+"""Says by rules, from the numbers alone, which differences hold, what each setting cost, which runs are unhealthy, and
+what explains a change from the start model to the trained one.
+
+describe_in_words({"ppo": [run, run], "grpo": [run, run]})  ->  [Heading("In words"), Text(...), ...]
+explain_change([run, run])  ->  "Of the start model's completions 76.0% fail, 33.0% after training (-43.0 [...]); ..."
+find_words(before, after)   ->  ([("give", 0.76, 0.33, -9.1), ...], 41, 3.2)
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from rlhf_exp.report import columns
+from rlhf_exp.report.columns import TESTED, align, mean_over_seeds, subtract
+from rlhf_exp.report.groups import Groups, keep_measured
+from rlhf_exp.report.page import NOTES, TEXTS, Block, Callout, Heading, Text
+from rlhf_exp.report.pairwise import MANY, Tests, find_about, run_figures, summarise_tests, write_size
+from rlhf_exp.runs.load import Run
+from rlhf_exp.stats import DIFFERENCES, LEVEL, LEVELS, SHARES, crossed_interval
+from rlhf_exp.stats.planning import plan_rows
+
+CLOSE = 1.05
+"""Costs that differ by a smaller factor are about the same."""
+
+WORD = re.compile(r"</?\w+>|[^\W\d_]+(?:['’][^\W\d_]+)*|[^\w\s]")
+"""A tag, a word or a sign; numbers are those of the rows."""
+RAREST = 5
+"""Words that are in fewer completions, of both models together, are left out."""
+PRIOR = 10.0
+"""How many completions the prior counts as."""
+SHOWN = 5
+
+
+Word = tuple[str, float, float, float]
+"""A word, the shares of completions that contain it before and after, and z."""
+
+
+def describe_in_words(groups: Groups, tests: dict[str, Tests] | None = None) -> list[Block]:
+    """What the numbers say, a sentence or two per subject and setting; of more than MANY settings the first and the
+    last are explained. `groups` are sorted by result; runs that were not measured count for their health alone."""
+    measured = keep_measured(groups)
+    tests = run_figures(measured) if tests is None else tests
+    sentences = summarise_tests(measured, tests, find_about(measured, tests))
+    labels = list(measured) if len(measured) <= MANY else [list(measured)[0], list(measured)[-1]]
+    explained = [(label, explain_change(measured[label], label, tests)) for label in labels]
+    texts = [Text(f"{label}. {text}") for label, text in explained if text]
+    notes = [Text(NOTES["words"])] if texts else []
+    return [Heading("In words"), *sentences, *_describe_costs(measured), _describe_health(groups), *texts, *notes]
+
+
+def explain_change(group: list[Run], label: str = "", tests: Mapping[str, Tests] | None = None) -> str:
+    """What changed from the start model to the trained one: by the tests, and for a setting that was not tested by the
+    interval. Empty without sampled completions."""
+    tests = tests or {}
+    changed: list[str] = []
+    unchanged: list[str] = []
+    for name, what in TEXTS["changes"].items():
+        column = TESTED[name]
+        assert column.rows and column.start
+        before, gains = align(group, column.start), align(group, subtract(column.rows, column.start))
+        if before is None or gains is None:
+            continue
+        difference: Any = crossed_interval(gains, DIFFERENCES if column.kind is SHARES else LEVELS)
+        found = [contrast for contrast in tests[name].starts if contrast.first == label] if name in tests else []
+        power = found[0].detectable if found else plan_rows(difference, gains.shape[1])[0]
+        if found[0].significant if found else difference["low"] > 0 or difference["high"] < 0:
+            start, end = (column.write(before.mean() + gain) for gain in (0, gains.mean()))
+            changed.append(f"{what.format(start)}, {end} after training ({column.write_difference(difference)})")
+        else:
+            unchanged.append(f"{name} ({'80% power for ' * (not unchanged)}{write_size(column, power)})")
+    sentences = [f"Of the start model's completions {'; '.join(changed)}."] if changed else []
+    sentences += [f"No measurable change in {', '.join(unchanged)}."] if unchanged else []
+    return " ".join([*sentences, *_write_words(group)]) if sentences else ""
+
+
+def find_words(before: list[str], after: list[list[str]]) -> tuple[list[Word], int, float]:
+    """The words whose share of completions changed, first those that rose most; the size of the vocabulary; and the
+    bound of |z|.
+
+    A word counts once per completion: completions repeat words, and these repetitions are not independent. The log-odds
+    of a word's share have an informative Dirichlet prior of PRIOR completions, with the word's share among all; z is
+    their difference over its standard deviation. A word has changed if its |z| is above Bonferroni's bound for the
+    whole vocabulary, and if it changed in one direction in each of the seeds.
+
+    Args:
+        after: completions of each seed's trained model.
+
+    Source: Monroe, Colaresi and Quinn (2008), doi:10.1093/pan/mpn018, equations 15, 16, 18 and 22.
+    """
+    counted = [_count(texts) for texts in (before, *after)]
+    totals, n = sum(counted, Counter()), np.array([len(before), *map(len, after)])
+    words = sorted(word for word in totals if totals[word] >= RAREST)
+    if not words or not n.all():
+        return [], 0, np.inf
+    counts = np.array([[of[word] for word in words] for of in counted], dtype=np.float64)
+    sides, of = np.array([counts[0], counts[1:].sum(0)]), np.array([[n[0]], [n[1:].sum()]])
+    prior = PRIOR * sides.sum(0) / of.sum()
+    # Half a completion on either side: a word of all completions would have no log-odds.
+    present, absent = sides + prior + 0.5, of - sides + PRIOR - prior + 0.5
+    z = np.diff(np.log(present / absent), axis=0)[0] / np.sqrt((1 / present + 1 / absent).sum(0))
+    agree = (np.sign(counts[1:] / n[1:, None] - counts[0] / n[0]) == np.sign(z)).all(0)
+    bound = float(stats.norm.isf(LEVEL / 2 / len(words)))
+    changed = [i for i in np.argsort(-z, kind="stable") if agree[i] and abs(z[i]) > bound]
+    return [(words[i], *(sides / of)[:, i], z[i]) for i in changed], len(words), bound
+
+
+def _write_words(group: list[Run]) -> list[str]:
+    """The sentence on words; a start model that several seeds share is counted once."""
+    before = {tuple(sample["completion"] for sample in run.sampled("baseline")) for run in group}
+    after = [[sample["completion"] for sample in run.sampled("trained")] for run in group]
+    changed, vocabulary, bound = find_words([text for texts in sorted(before) for text in texts], after)
+    n = f"{sum(map(len, before)):,} completions before and {sum(map(len, after)):,} after"
+    parts = []
+    for way, words in (("more", changed), ("less", changed[::-1])):
+        found = [word for word in words if (word[3] > 0) == (way == "more")][:SHOWN]
+        listed = ", ".join(f'"{text}" {100 * old:.0f} to {100 * new:.0f}% (z {z:+.1f})' for text, old, new, z in found)
+        parts += [f"{way} often {listed}"] if found else []
+    if parts:
+        return [f"Words of {n}: {'; '.join(parts)}."]
+    return [f"No word of {vocabulary} changed ({n}; no z beyond {bound:.1f})."] if vocabulary else []
+
+
+def _count(texts: Iterable[str]) -> Counter[str]:
+    """In how many of the texts each word is."""
+    return Counter(word for text in texts for word in set(WORD.findall(text.lower())))
+
+
+def _describe_costs(measured: Groups) -> list[Block]:
+    """Each cost of the cheapest setting, and how many times it the others cost; of many only the dearest."""
+    sentences = []
+    for column in columns.COST:
+        found = ((mean, label) for label, group in measured.items() if (mean := mean_over_seeds(group, column)))
+        means = sorted((pair for pair in found if pair[0]["value"] > 0), key=lambda pair: pair[0]["value"])
+        if len(means) > 1 and (name := TEXTS["costs"].get(column.name)):
+            least, cheapest = means[0]
+            ratios = [(mean["value"] / least["value"], label, column.write(mean)) for mean, label in means]
+            listed = [f"{label} {ratio:.1f} times that ({mean})" for ratio, label, mean in ratios if ratio >= CLOSE]
+            rest = ", ".join(listed if len(measured) <= MANY else listed[-1:]) or "the others about the same"
+            sentences.append(f"{name}: least {column.write(least)} ({cheapest}); {rest}.")
+    return [Text(" ".join(sentences))] if sentences else []
+
+
+def _describe_health(groups: Groups) -> Callout:
+    """Which findings accuse how many runs of which settings, and which runs did not finish."""
+    found: dict[str, Counter[str]] = {}
+    for label, run in [(label, run) for label, group in groups.items() for run in group]:
+        names = [of["name"] for of in run.diagnosis.get("findings", []) if of["severity"] != "info"]
+        for name in names + [run.status] * (run.status != "finished"):
+            found.setdefault(name.replace("_", " "), Counter())[label] += 1
+    parts = []
+    for name, of in sorted(found.items(), key=lambda item: -item[1].total()):
+        where = "; ".join(f"{label} {count} of {len(groups[label])}" for label, count in of.items())
+        parts.append(f"{name} in {of.total()} ({where if len(groups) <= MANY else f'of {len(of)} settings'})")
+    text = ", ".join(parts) or "no check accuses any"
+    return Callout("warning" if parts else "ok", "Health.", f"Of {sum(map(len, groups.values()))} runs: {text}.")
