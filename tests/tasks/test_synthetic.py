@@ -52,6 +52,12 @@ def test_questions_are_distinct_and_the_rows_are_those_that_were_approved():
     assert sha256(json.dumps(PROBLEMS).encode()).hexdigest()[:16] == "d8b4f82e52d6dc5c"
 
 
+def test_questions_can_be_limited_to_small_numbers():
+    few = list(generate_problems(240, 0, largest=9))
+    assert {number for question, _ in few for number in read_numbers(question)} == {*range(2, 10)}
+    assert len({question for question, _ in few}) == len(few)
+
+
 def test_pairs_are_well_formed_with_a_prompt_each_and_those_that_were_approved():
     parsed = [parse_pair("", subset, None, chosen, rejected) for subset, chosen, rejected in PAIRS]
     assert [kinds for _, kinds in parsed] == [[]] * 4000
