@@ -68,7 +68,7 @@ pip-audit: $(INSTALLED) ## known vulnerabilities of the packages in the three lo
 	    echo "make pip-audit: $$lock: $$(tail -n 1 $(VENV)/pip-audit.txt)" >&2; \
 	done; exit $$failed
 
-compare: study-compare ## sft, rejection sampling, dpo, kto, ppo, rloo, grpo and dr_grpo at equal training tokens, and one report
+compare: study-comparison_tiny ## nine methods at equal training tokens, a reward model in the grader's place, and one report
 
 noise: study-noise ## how far eight samplings of the start model lie apart
 

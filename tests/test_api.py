@@ -65,10 +65,10 @@ def test_configs_of_the_users_own_and_of_studies(runs, tmp_path):
     (tmp_path / "mine" / "experiment" / "e.yaml").write_text("# @package _global_\nmax_tokens: 31\n")
     cfg = compose(["experiment=e"], config_dir="mine")
     assert cfg.max_tokens == 31
-    of_study = compose(["experiment=compare_ppo"], config_dir="sweeps", config_name="compare")
-    assert (of_study.algo.name, of_study.train_tokens) == ("ppo", 350_000)
+    of_study = compose(["eval.seed=1"], config_dir="sweeps", config_name="noise")
+    assert (of_study.algo.name, of_study.task.baselines) == ("none", False)
     assert run(of_study).info["command"] == (
-        f"--config-name=compare --config-dir={ROOT / 'sweeps'} hydra.mode=RUN experiment=compare_ppo"
+        f"--config-name=noise --config-dir={ROOT / 'sweeps'} hydra.mode=RUN eval.seed=1"
     )
 
 

@@ -23,8 +23,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from rlhf_exp.config.values import Within
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import gsm8k as grader
 from rlhf_exp.tasks.schema import GradedKeys
@@ -45,7 +46,9 @@ DROPPED = {
 """Kinds of problems that are dropped, each with its rule."""
 
 SYNTHETIC_ROWS, SYNTHETIC_SEED = 10_000, 0
-"""How many problems source=generated has. One fixed set: task.data_seed must not move what is held out."""
+SMALL_ROWS = 3_000
+"""How many problems source=generated has, in full and with small numbers, of which fewer can be made. One fixed set:
+task.data_seed must not move what is held out."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Keys(GradedKeys):
     """The keys of task=gsm8k."""
 
     name: Literal["gsm8k"]
+    largest: Annotated[int | None, Within(">= 9, <= 9999")]
 
     columns = ("answer",)
     file = "a JSONL file with question and answer, or a folder with train.jsonl and test.jsonl"
@@ -104,7 +108,9 @@ def _read_rows(keys: Keys) -> Iterator[tuple[str, str, Any]]:
     if keys.source == "generated":
         from rlhf_exp.tasks.synthetic import generate_problems  # which reads a file
 
-        for number, (question, answer) in enumerate(generate_problems(SYNTHETIC_ROWS, SYNTHETIC_SEED), 1):
+        rows = SMALL_ROWS if keys.largest else SYNTHETIC_ROWS
+        made = generate_problems(rows, SYNTHETIC_SEED, keys.largest)
+        for number, (question, answer) in enumerate(made, 1):
             yield "all", f"generated problem {number}", {"question": question, "answer": answer}
     elif keys.source == "hub":
         yield from read_hub(keys.hub_id, name="main", parts=("train", "test"))

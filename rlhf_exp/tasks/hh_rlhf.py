@@ -27,11 +27,12 @@ completion must fit; for reward_model only the pair.
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from random import Random
 from typing import Annotated, Any, Literal, get_args
 
 from rlhf_exp.config.values import Within
@@ -85,6 +86,7 @@ class Keys(TaskKeys):
     hub_id: str
     subsets: list[Subset]
     max_length: Annotated[int | None, Within(">= 2, <= 10000000")]
+    label_noise: Annotated[float, Within(">= 0, <= 1")]
 
     provides = (PROMPTS, DEMONSTRATIONS, PAIRS)
     file = "a .jsonl or .jsonl.gz file with chosen and rejected, or a folder of them"
@@ -136,6 +138,7 @@ def read(keys: Keys) -> Source:
         if pair is not None:
             pairs.append(pair)
     splits, odd["prompt_in_test"] = _split_pairs(sorted(pairs, key=lambda pair: pair.id))
+    splits["train"] = [_swap(pair) if Random(pair.id).random() < keys.label_noise else pair for pair in splits["train"]]
     facts = {
         "read": dict(counts),
         "dropped": {kind: dict(odd[kind]) for kind in DROPPED},
@@ -184,6 +187,10 @@ def parse_pair(where: str, subset: str, part: str | None, chosen: str, rejected:
     digest = blake2b("\0".join((prompt, chosen, rejected)).encode(), digest_size=8).hexdigest()
     pair = Pair(f"{subset} {digest}", subset, part, history, prompt, chosen, rejected)
     return pair, [kind for kind, fit in zip(KEPT, fits, strict=True) if fit]
+
+
+def _swap(pair: Pair) -> Pair:
+    return replace(pair, chosen=pair.rejected, rejected=pair.chosen)
 
 
 def _split_pairs(pairs: list[Pair]) -> tuple[dict[str, list[Pair]], Counter[str]]:

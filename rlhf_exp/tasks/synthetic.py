@@ -35,23 +35,25 @@ PROBLEMS, DIALOGUES = (
 )
 
 
-def generate_problems(n: int, seed: int) -> Iterator[tuple[str, str]]:
-    """`n` problems as (question, gold answer), without repeated questions, the templates in turn.
+def generate_problems(n: int, seed: int, largest: int | None = None) -> Iterator[tuple[str, str]]:
+    """`n` problems as (question, gold answer), without repeated questions, the templates in turn; the numbers of a
+    question are at most `largest`.
 
     A longer list begins with the shorter one of the same seed. Hundreds of thousands are possible.
     """
     rng, seen, templates = Random(seed), set[str](), PROBLEMS["templates"]
     while len(seen) < n:
-        question, answer = _write(templates[len(seen) % len(templates)], rng)
+        question, answer = _write(templates[len(seen) % len(templates)], rng, largest)
         if question not in seen:
             seen.add(question)
             yield question, answer
 
 
-def _write(template: dict[str, Any], rng: Random) -> tuple[str, str]:
+def _write(template: dict[str, Any], rng: Random, largest: int | None) -> tuple[str, str]:
     calculations: list[tuple[int, str, int, int]] = []
+    ranges = [(2, min(high, largest)) if largest else (low, high) for low, high in template["ranges"]]
     while not calculations:
-        numbers = dict(zip("abc", (rng.randint(*bounds) for bounds in template["ranges"]), strict=False))
+        numbers = dict(zip("abc", (rng.randint(*bounds) for bounds in ranges), strict=False))
         calculations = _calculate(template, numbers)
     name, other = rng.sample(PROBLEMS["names"], 2)
     words = {

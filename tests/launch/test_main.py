@@ -207,7 +207,7 @@ def test_what_trl_refuses_is_one_line_and_leaves_nothing(command, runs, monkeypa
 
 def test_what_a_study_has_finished_is_not_run_again_and_the_rest_goes_on(command, runs):
     both = "experiment=compare_ppo,compare_grpo"
-    study = ("-cd", "sweeps", "-cn", "compare", "seed=0,1", both, "output_dir=there", HERE)
+    study = ("-m", "seed=0,1", both, "skip_finished=true", "output_dir=there", HERE)
     assert command(*study) == (0, [])
     names = [f"seed-{seed}_compare_{algo}" for seed in (0, 1) for algo in ("ppo", "grpo")]
     assert [folder.name for _, folder in runs] == names

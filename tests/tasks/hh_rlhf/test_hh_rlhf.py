@@ -45,6 +45,15 @@ def test_demonstrations_are_the_chosen_answers_of_the_same_pairs(load):
     assert demonstrations == [{"prompt": row["prompt"], "completion": row["chosen"]} for row in pairs]
 
 
+def test_label_noise_swaps_a_share_of_the_training_pairs_and_no_held_out_one(load):
+    clean, noisy = (load("dpo", f"task.label_noise={share}") for share in (0.0, 0.3))
+    swapped = [{**row, "chosen": row["rejected"], "rejected": row["chosen"]} for row in clean.train]
+    pairs = list(zip(noisy.train, clean.train, swapped, strict=True))
+    assert all(row in (kept, other) for row, kept, other in pairs)
+    assert 0.2 < sum(row == other for row, _, other in pairs) / len(pairs) < 0.4
+    assert noisy.pairs == clean.pairs
+
+
 def test_prompts_are_sampled_on_once_each(load, tmp_path):
     asked = [f"\n\nHuman: question {i % 100}\n\nAssistant:" for i in range(300)]
     rows = [{"chosen": f"{ask} {i}", "rejected": f"{ask} no"} for i, ask in enumerate(asked)]
