@@ -5,8 +5,8 @@
 TRL's own arguments do the KL penalty (`beta`), the entropy bonus (`entropy_coef`, or adaptive: `use_adaptive_entropy`),
 the masking of truncated completions (`mask_truncated_completions`) and two-sided clipping (`delta`). Four variants are
 added here: a hybrid of two losses, a constant of dr_grpo apart from the budget, a limit on advantages, and a rising
-budget. A rollout is scored as a whole and split
-into minibatches afterwards, so a change of its advantages does not depend on gradient accumulation.
+budget. A rollout is scored as a whole and split into minibatches afterwards, so a change of its advantages does not
+depend on gradient accumulation.
 tests/test_trl_seam.py checks what this relies on in TRL.
 """
 
@@ -25,8 +25,8 @@ LONG = 512
 
 
 class VariantGRPOTrainer(LoggedSeries, TrimmedPasses, ResumableRollouts, GRPOTrainer):
-    """GRPOTrainer with loss_type=hybrid, dr_grpo's `loss_constant`, advantage clipping and a curriculum over the budget;
-    each is off by default. A constant scales the policy's term, not that of the KL.
+    """GRPOTrainer with loss_type=hybrid, dr_grpo's `loss_constant`, advantage clipping and a curriculum over the
+    budget; each is off by default. A constant scales the policy's term, not that of the KL.
 
     A stage of a curriculum trains as a run with max_tokens=<its budget> would: the budget limits sampling, is dr_grpo's
     constant, gives hybrid its `alpha`, and decides which completions count as truncated. It depends only on the number
