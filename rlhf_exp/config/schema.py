@@ -62,6 +62,7 @@ class Grpo(Algo):
     name: Literal["grpo"]
     hybrid: Hybrid
     advantage_clip: Annotated[float | None, Within("> 0, <= 1000")]
+    loss_constant: Annotated[int | None, Within(TOKENS)]
     curriculum: Curriculum | None
 
 

@@ -33,7 +33,7 @@ SEEDS = ("seed", "algo.args.seed", "reward.random.seed")
 """Settings in which runs of one group differ."""
 
 
-LATER = {"algo.trainer": None, "task.draw": "uniform"}
+LATER = {"algo.trainer": None, "algo.loss_constant": None, "task.draw": "uniform", "eval.probes": "off"}
 """Keys that runs of earlier versions do not have, with the value that says the same."""
 
 

@@ -3,9 +3,10 @@
     trainer = VariantGRPOTrainer(model=path, args=GRPOConfig(...), ..., keys=cfg.algo)
 
 TRL's own arguments do the KL penalty (`beta`), the entropy bonus (`entropy_coef`, or adaptive: `use_adaptive_entropy`),
-the masking of truncated completions (`mask_truncated_completions`) and two-sided clipping (`delta`). Three variants are
-added here: a hybrid of two losses, a limit on advantages, and a rising budget. A rollout is scored as a whole and split
-into minibatches afterwards, so a change of its advantages does not depend on gradient accumulation.
+the masking of truncated completions (`mask_truncated_completions`) and two-sided clipping (`delta`). Four variants are
+added here: a hybrid of two losses, a constant of dr_grpo apart from the budget, a limit on advantages, and a rising
+budget. A rollout is scored as a whole and split into minibatches afterwards, so a change of its advantages does not
+depend on gradient accumulation.
 tests/test_trl_seam.py checks what this relies on in TRL.
 """
 
@@ -24,7 +25,8 @@ LONG = 512
 
 
 class VariantGRPOTrainer(LoggedSeries, TrimmedPasses, ResumableRollouts, GRPOTrainer):
-    """GRPOTrainer with loss_type=hybrid, advantage clipping and a curriculum over the budget; each is off by default.
+    """GRPOTrainer with loss_type=hybrid, dr_grpo's `loss_constant`, advantage clipping and a curriculum over the
+    budget; each is off by default. A constant scales the policy's term, not that of the KL.
 
     A stage of a curriculum trains as a run with max_tokens=<its budget> would: the budget limits sampling, is dr_grpo's
     constant, gives hybrid its `alpha`, and decides which completions count as truncated. It depends only on the number
@@ -54,11 +56,14 @@ class VariantGRPOTrainer(LoggedSeries, TrimmedPasses, ResumableRollouts, GRPOTra
             limit, advantages = self._keys.advantage_clip, batch["advantages"]
             metrics["advantages/clipped_ratio"].append((advantages.abs() > limit).float().mean().item())
             batch["advantages"] = advantages.clamp(-limit, limit)
+        constant = self._keys.loss_constant or self.max_completion_length
         if self._is_hybrid:
             alpha = choose_alpha(self._keys.hybrid.alpha, self.max_completion_length)
             lengths = batch["completion_mask"].sum(1)
-            batch["advantages"] = batch["advantages"] * length_weights(lengths, alpha, self.max_completion_length)
+            batch["advantages"] = batch["advantages"] * length_weights(lengths, alpha, constant)
             metrics["hybrid/alpha"].append(alpha)
+        elif constant != self.max_completion_length:  # TRL's dr_grpo divides by the budget
+            batch["advantages"] = batch["advantages"] * (self.max_completion_length / constant)
         return batch
 
 
@@ -95,7 +100,7 @@ def length_weights(lengths: torch.Tensor, alpha: float, budget: int) -> torch.Te
 
     Args:
         lengths: (batch,) tokens that count in the loss; 0 for a completion that is masked.
-        budget: dr_grpo's constant L, in tokens.
+        budget: dr_grpo's constant L, in tokens: the budget, unless `loss_constant` is set.
 
     Returns:
         (batch,) float32, at least 0, and at most 1 for lengths within the budget; exactly 1 for alpha = 1.

@@ -70,7 +70,7 @@ def test_brevity_has_its_steps(name):
     minibatch = args.per_device_train_batch_size * args.gradient_accumulation_steps
     assert (args.generation_batch_size, minibatch, args.num_generations) == (16, 4, 1)
     per_update = args.generation_batch_size // minibatch * args.num_iterations
-    assert args.max_steps / per_update == (150 if name.endswith("tiny") else 600)
+    assert args.max_steps / per_update == (100 if name.endswith("tiny") else 600)
     assert cfg.algo.critic_learning_rate == cfg.algo.args["learning_rate"]
 
 

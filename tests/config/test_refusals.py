@@ -82,6 +82,8 @@ args.num_generations=null  ->  args.num_generations range
 +args.gradient_checkpointing=true  ->  args.gradient_checkpointing unknown
 args.num_generations=1  ->  args.num_generations range
 algo.hybrid.alpha=0.5 loss_type=dr_grpo  ->  algo.hybrid.alpha conflict
+algo.loss_constant=1024 loss_type=grpo  ->  algo.loss_constant conflict
+algo.loss_constant=0 loss_type=dr_grpo  ->  algo.loss_constant range
 'algo.curriculum.budgets=[64,32,96]' 'algo.curriculum.from_steps=[0,20,40]'  ->  algo.curriculum.budgets conflict
 'algo.curriculum.budgets=[32,64]' 'algo.curriculum.from_steps=[5,20]'  ->  algo.curriculum.from_steps conflict
 'algo.curriculum.budgets=[32,128]' 'algo.curriculum.from_steps=[0,20]'  ->  algo.curriculum.budgets conflict

@@ -1,16 +1,15 @@
 """The shipped studies: what their jobs are, without running one."""
 
 import pytest
+import yaml
 from hydra import compose, initialize_config_dir
 
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.compose import parse, register_resolvers
+from rlhf_exp.config.compose import compose_config, parse, register_resolvers
 from rlhf_exp.launch.sweep import check_tuning
 
-STUDIES = sorted(
-    path.stem for path in (ROOT / "sweeps").glob("*.yaml") if "\nstages:" not in path.read_text(encoding="utf-8")
-)
-"""Those that are sweeps of Hydra's; tests/study has the others."""
+FILES = sorted((ROOT / "sweeps").glob("*.yaml"))
+STUDIES = [path.stem for path in FILES if "stages" not in yaml.safe_load(path.read_text())]
 
 
 def compose_job(study, *overrides, hydra=False):
@@ -20,7 +19,7 @@ def compose_job(study, *overrides, hydra=False):
         return compose(study, [*search, *overrides], return_hydra_config=hydra)
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("study", SWEEPS)
 def test_a_study_has_a_fixed_folder_and_runs_nothing_twice(study):
     cfg = compose_job(study, hydra=True)
     assert cfg.hydra.sweep.dir == f"outputs/{study}"
@@ -32,15 +31,55 @@ def test_a_study_has_a_fixed_folder_and_runs_nothing_twice(study):
     assert len(cfg.hydra.sweeper.params[swept].split(",")) == (8 if study == "noise" else 3)
 
 
-def test_every_remedy_is_an_arm_at_equal_tokens_that_changes_one_thing(monkeypatch):
+def read_stages(study):
+    """The options of each stage of a study."""
+    values = yaml.safe_load((ROOT / "sweeps" / f"{study}.yaml").read_text())
+    return {name: [*values.get("options", ()), *stage["options"]] for name, stage in values["stages"].items()}
+
+
+def compose_remedies(study):
+    *options, swept = read_stages(study)["remedies"]
+    names = swept.removeprefix("+remedy=").split(",")
+    sweeps = str(ROOT / "sweeps")
+    return {name: compose_config([*options, f"+remedy={name}", "output_dir=x"], config_dir=sweeps) for name in names}
+
+
+def test_every_remedy_that_falls_here_is_an_arm_at_equal_tokens_that_changes_one_thing(monkeypatch):
     monkeypatch.chdir(ROOT)  # where the reward of a remedy is looked for
-    arms = compose_job("countdown_remedies", hydra=True).hydra.sweeper.params["remedy"].split(",")
-    assert sorted(arms) == sorted(path.stem for path in (ROOT / "sweeps" / "remedy").glob("*.yaml"))
-    settings = {arm: parse(compose_job("countdown_remedies", f"remedy={arm}", "output_dir=x")) for arm in arms}
+    settings = compose_remedies("countdown_tiny")
     base = settings["none"]
     for cfg in settings.values():
         cfg.algo.args.pop("reward_weights")  # follows the rewards
-        assert (cfg.train_tokens, cfg.max_tokens, cfg.eval) == (base.train_tokens, base.max_tokens, base.eval)
+        assert (cfg.train_tokens, cfg.max_tokens, cfg.eval) == (40_000, 48, base.eval)
     changed = {arm: sum(getattr(cfg, part) != getattr(base, part) for part in ("reward", "algo", "task"))
                for arm, cfg in settings.items()}  # fmt: skip
-    assert changed == {arm: int(arm != "none") for arm in arms}
+    assert changed == {arm: int(arm != "none") for arm in settings}
+
+
+def test_a_remedy_at_full_size_leaves_the_collapsed_cell_as_it_is(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    settings = compose_remedies("countdown")
+    cell = compose_config([*read_stages("countdown")["dr_grpo_long"], "output_dir=x"])
+    assert settings["none"] == cell
+    for cfg in settings.values():
+        assert (cfg.max_tokens, cfg.algo.args["learning_rate"], cfg.eval) == (1024, 7e-6, cell.eval)
+
+
+def test_every_remedy_is_an_arm_of_a_study():
+    known = {path.stem for path in (ROOT / "sweeps" / "remedy").glob("*.yaml")}
+    stages = [name for study in ("countdown", "countdown_tiny") for name in read_stages(study)]
+    listed = [read_stages(study)["remedies"][-1] for study in ("countdown", "countdown_tiny")]
+    arms = {name for text in listed for name in text.removeprefix("+remedy=").split(",")} | {
+        *stages,
+        "no_length_penalty",
+    }
+    assert known <= arms
+
+
+@pytest.mark.parametrize("study", ["brevity", "countdown"])
+def test_both_forms_have_the_arms_that_claims_name_but_for_the_full_ones(study):
+    claims = yaml.safe_load((ROOT / "sweeps" / "claims" / f"{study}.yaml").read_text())
+    full, tiny = read_stages(study), read_stages(f"{study}_tiny")
+    assert {*tiny} <= {*full}
+    named = {arm.split()[0] for claim in claims.values() for arm in claim.get("contrast", ())} - {"start"}
+    assert named <= {*tiny} and len(claims) == 32

@@ -108,12 +108,16 @@ def check_draw(cfg: Config) -> Iterator[Problem]:
 
 
 def check_grpo(cfg: Config) -> Iterator[Problem]:
-    """Whether `alpha` is set only for the hybrid loss, and a curriculum rises from step 0, within budget and steps."""
+    """Whether `alpha` and `loss_constant` are set only for losses that read them, and a curriculum rises from step 0,
+    within budget and steps."""
     if not isinstance(cfg.algo, Grpo):
         return
     loss = cfg.algo.args.get("loss_type")
     if cfg.algo.hybrid.alpha is not None and loss != "hybrid":
         yield conflict(cfg, "algo.hybrid.alpha", f"only with loss_type=hybrid, not with loss_type={show(loss)}")
+    if cfg.algo.loss_constant is not None and loss not in ("dr_grpo", "hybrid"):
+        why = f"only with loss_type=dr_grpo or hybrid, not with loss_type={show(loss)}"
+        yield conflict(cfg, "algo.loss_constant", why)
     if cfg.algo.curriculum is None:
         return
     budgets, steps = cfg.algo.curriculum.budgets, cfg.algo.curriculum.from_steps

@@ -111,7 +111,9 @@ def compare(trainer, batch, expected, policy):
 CASES = {
     "grpo": (["loss_type=grpo"], {"share": 1.0}),
     "dr_grpo": (["loss_type=dr_grpo"], {"share": None}),
+    "dr_grpo by another constant": (["loss_type=dr_grpo", "algo.loss_constant=160"], {"share": None, "budget": 160}),
     "hybrid": ([*HYBRID], {"share": 0.3}),
+    "hybrid by another constant": ([*HYBRID, "algo.loss_constant=160"], {"share": 0.3, "budget": 160}),
     "hybrid by budget": (["loss_type=hybrid"], {"share": 40 / 512}),
     "kl penalty": (["loss_type=grpo", KL], {"share": 1.0, "beta": 0.5}),
     "kl penalty without its correction": (
@@ -138,7 +140,7 @@ def test_loss_and_gradient_are_those_of_a_slow_float64_loop(sample, name):
     lengths = {len(ids) for _, ids, _ in rows}
     assert len(lengths) > 2 and {ended for *_, ended in rows} == {True, False}, "the test wants uneven completions"
     advantages = slow_advantages(trainer, rows, scaled=terms["share"] is not None)
-    compare(trainer, batch, slow_loss(policy, start, rows, advantages, 40, **terms), policy)
+    compare(trainer, batch, slow_loss(policy, start, rows, advantages, **{"budget": 40, **terms}), policy)
 
 
 def test_each_term_changes_the_loss_so_that_the_comparison_means_something(sample):
@@ -148,7 +150,8 @@ def test_each_term_changes_the_loss_so_that_the_comparison_means_something(sampl
     trainer._compute_loss(trainer.model, batch)
     assert all(trainer._metrics["train"][f"clip_ratio/{side}_mean"][0] > 0 for side in ("low", "high"))
     with torch.no_grad():
-        losses = {name: float(slow_loss(policy, start, rows, advantages, 40, **CASES[name][1])) for name in CASES}
+        losses = {name: float(slow_loss(policy, start, rows, advantages, **{"budget": 40, **terms}))
+                  for name, (_, terms) in CASES.items()}  # fmt: skip
     values = sorted(losses.values())
     assert min(high - low for low, high in zip(values, values[1:], strict=False)) > 1e-5, losses
 
