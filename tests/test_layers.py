@@ -28,13 +28,14 @@ LAYERS = (
     ("train",),
     ("pipeline",),
     ("launch",),
+    ("study",),
     ("__main__", "__init__", "api", "audit", "calibrate", "merge"),
 )
 """From the bottom. A module is in the layer of its longest prefix here, and imports from its own layer and below."""
 
 WITHOUT_TORCH = (
     *("algorithms", "api", "commands", "config", "errors", "experiment", "launch", "models.source", "processes"),
-    "runs",
+    *("runs", "study.stages"),
 )
 HEAVY = ("torch", "transformers", "trl", "datasets")
 

@@ -1,0 +1,1 @@
+"""`python -m rlhf_exp study NAME`: stages of runs, each with what it needs of earlier ones."""
