@@ -88,7 +88,7 @@ def prepare_sweep(config: DictConfig, loader: ConfigLoader) -> Jobs:
 
 
 def list_typed(config: DictConfig) -> list[str]:
-    """The overrides of a sweep as they were typed: in `reward.path=outputs/x/seed-${seed}` the seed is each job's own."""
+    """The overrides of a sweep as they were typed: the seed in `model.path=outputs/x/seed-${seed}` is each job's."""
     return list(OmegaConf.to_container(config.hydra.overrides.task, resolve=False))  # type: ignore[arg-type]
 
 

@@ -69,6 +69,11 @@ class Study:
     out: Path
     stages: dict[str, Stage]
 
+    @property
+    def config_dir(self) -> str:
+        """Its file's folder, as -cd names it."""
+        return "sweeps" if self.file.parent == _sweeps() else str(self.file.parent)
+
 
 def list_studies() -> dict[str, str]:
     """The title of each study of sweeps/ by its name."""

@@ -9,7 +9,10 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import parse, register_resolvers
 from rlhf_exp.launch.sweep import check_tuning
 
-STUDIES = sorted(path.stem for path in (ROOT / "sweeps").glob("*.yaml"))
+STUDIES = sorted(
+    path.stem for path in (ROOT / "sweeps").glob("*.yaml") if "\nstages:" not in path.read_text(encoding="utf-8")
+)
+"""Those that are sweeps of Hydra's; tests/study has the others."""
 METHODS = {
     "compare_sft": ("sft", "nll"),
     "compare_rejection_sampling": ("sft", "nll"),
