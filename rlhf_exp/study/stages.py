@@ -87,11 +87,11 @@ def read_study(name: str, overrides: Sequence[str] = (), out: str | None = None)
     Raises:
         ConfigError: the mistakes in the file or in the overrides, a line each.
     """
-    file, names = Path(name), [path.stem for path in sorted(_sweeps().glob("*.yaml"))]
-    if not name.endswith(".yaml"):
-        if name not in names:
-            raise ConfigError([f"{name}: no such study; {one_of(name, names)}"])
-        file = _sweeps() / f"{name}.yaml"
+    own = Path(name.removesuffix(".yaml"))
+    folder = _sweeps() if own.name == name else own.parent
+    if own.name not in (names := [path.stem for path in sorted(folder.glob("*.yaml"))]):
+        raise ConfigError([f"{name}: no such study; {one_of(own.name, names)}"])
+    file = folder / f"{own.name}.yaml"
     values = _read(file)
     refused = [text for text in overrides if name_key(text) in INSTEAD]
     problems = [*check_overrides(overrides), *(f"{text}: not here; use {INSTEAD[name_key(text)]}" for text in refused)]

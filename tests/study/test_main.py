@@ -47,7 +47,7 @@ def test_without_a_name_it_lists_the_studies(study):
     [
         (["chain.yaml", "--only", "grp"], "--only grp: no such stage; must be one of sft, alone, grpo; did"),
         (["chain.yaml", "--only", "grpo"], "grpo: model.path: needs the run outputs/chain/sft/seed-0, which has not"),
-        (["chian.yaml"], "chian.yaml: no such file; did you mean chain.yaml?"),
+        (["chian.yaml"], "chian.yaml: no such study; must be one of chain; did you mean chain?"),
         (["chain.yaml", "--report"], "outputs/chain: no run of this study is in it yet"),
         (["chain.yaml", "eval.rows=0"], "alone: eval.rows=0: must be a whole number >= 1"),
     ],
