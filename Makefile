@@ -2,7 +2,7 @@
 #
 #   make run ARGS="seed=1 max_tokens=96"     overrides for the run
 #   make test ARGS="-k countdown"            options for pytest
-#   make study-NAME ARGS="seed=0,1,2"        the runs of sweeps/NAME.yaml; finished ones are not repeated
+#   make study-NAME ARGS="seed=0,1,2"        the stages of sweeps/NAME.yaml and one report; finished runs are skipped
 #   make run PYTHON=/path/to/python3         builds .venv with this Python
 
 VENV := .venv
@@ -76,8 +76,8 @@ sweep: ## the study STUDY=NAME: many runs and one report
 	$(if $(STUDY),,$(error which study? make sweep STUDY=NAME, one of: $(STUDIES)))
 	@$(MAKE) --no-print-directory study-$(STUDY)
 
-study-%: $(INSTALLED) ## the study sweeps/%.yaml
-	$(PY) -m rlhf_exp -cd sweeps -cn $* $(ARGS)
+study-%: $(INSTALLED) ## the study sweeps/%.yaml; ARGS="--dry-run" only plans it
+	$(PY) -m rlhf_exp study $* $(ARGS)
 
 report: $(INSTALLED) ## compare finished runs: RUNS="outputs/... outputs/..."
 	$(PY) -m rlhf_exp report $(RUNS)

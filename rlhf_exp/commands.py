@@ -18,7 +18,8 @@ from typing import Any, NoReturn
 from rlhf_exp import processes
 from rlhf_exp.errors import FAILED, NOTE, REFUSED, ConfigError, Stop, name_error, printable, say
 
-COMMANDS = {name: f"rlhf_exp.{name}.__main__" for name in ("chat", "describe", "diagnose", "report", "runs", "sample")}
+FOLDERS = ("chat", "describe", "diagnose", "report", "runs", "sample", "study")
+COMMANDS = {name: f"rlhf_exp.{name}.__main__" for name in FOLDERS}
 COMMANDS |= {name: f"rlhf_exp.{name}" for name in ("audit", "calibrate", "merge")}
 """The commands beside an experiment, each with the module whose `main` takes its arguments: `python -m rlhf_exp report`
 is the same as `python -m rlhf_exp.report`."""

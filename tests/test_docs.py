@@ -33,6 +33,9 @@ from rlhf_exp.merge import PARSER as MERGE
 from rlhf_exp.report.__main__ import PARSER as REPORT
 from rlhf_exp.runs.__main__ import PARSER as RUNS
 from rlhf_exp.runs.manifest import staged
+from rlhf_exp.study.__main__ import PARSER as STUDY
+from rlhf_exp.study.plan import plan_study
+from rlhf_exp.study.stages import read_study
 
 if not (ROOT / "README.md").is_file():
     pytest.skip("docs are not installed with the package", allow_module_level=True)
@@ -162,10 +165,20 @@ def check_target(words):
     assert name in targets or study != name and (ROOT / "sweeps" / f"{study}.yaml").is_file(), f"make {name}"
     for word in more:
         assert re.match(r"(ARGS|BENCH|STUDY|RUNS|PYTHON|EXTRAS)=", word), word
-    if name in ("run", "compare", "noise") or study != name:
-        args = next((shlex.split(word[5:]) for word in more if word.startswith("ARGS=")), [])
-        check_runs(["-cd", "sweeps", "-cn", study if study != name else name, *args] if name != "run" else args)
+    args = next((shlex.split(word[5:]) for word in more if word.startswith("ARGS=")), [])
+    if name == "run":
+        check_runs(args)
+    elif name in ("compare", "noise") or study != name:
+        check_study([study, *args])
     return "make"
+
+
+def check_study(words):
+    """Compose and check every job of a study."""
+    args = parse_flags(STUDY, words, STUDY.parse_intermixed_args)
+    if args.name not in (None, "NAME") and not args.name.isupper():
+        study = read_study(args.name, args.overrides, args.out)
+        plan_study(study, study.stages, *(["dry_run=true"] if args.dry_run else []))
 
 
 def check_own(module, words):
@@ -178,6 +191,8 @@ def check_own(module, words):
         compose_command(name, ["algo=none", "output_dir=x"], words)
     elif name in ("chat", "merge", "report", "runs"):
         parse_flags({"chat": CHAT, "merge": MERGE, "report": REPORT, "runs": RUNS}[name], words)
+    elif name == "study":
+        check_study(words)
     elif name == "rlhf_exp":
         check_runs(words)
     else:

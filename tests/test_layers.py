@@ -35,7 +35,7 @@ LAYERS = (
 
 WITHOUT_TORCH = (
     *("algorithms", "api", "commands", "config", "errors", "experiment", "launch", "models.source", "processes"),
-    "runs",
+    *("runs", "study.plan", "study.stages"),
 )
 HEAVY = ("torch", "transformers", "trl", "datasets")
 

@@ -6,7 +6,7 @@
 schema.py declares the keys; trl_arguments.py knows TRL's arguments, under `algo.args`, without importing TRL.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -90,12 +90,15 @@ def register_resolvers() -> None:
             ConfigStore.instance().store(name, loss, group="loss_type", package="algo.args")
 
 
-def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] = ()) -> Config:
+def parse(
+    cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] = (), absent: Collection[str] = ()
+) -> Config:
     """Check everything that needs no ML library.
 
     Args:
         typed: the overrides that the config was composed with.
         further: the caller's own checks, such as whether a run may start in the output folder.
+        absent: keys that name what another run will have written; that is not missed.
 
     Raises:
         ConfigError: unknown keys, then wrong types, then values out of range; if there are none, values that cannot be
@@ -121,6 +124,7 @@ def parse(cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] =
         found += [problem for check in (find_missing_files, *further) for problem in check(config)]
     except OSError as error:
         found.append(Problem(show(error.filename, 40), "missing", hint=str(error.strerror)))
-    if found:
+    expected = [x for x in found if isinstance(x, Problem) and x.kind == "missing" and x.key in absent]
+    if found := [line for line in found if line not in expected]:
         raise ConfigError(dict.fromkeys(found))
     return config

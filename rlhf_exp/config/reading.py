@@ -101,6 +101,8 @@ def check_overrides(overrides: Sequence[str]) -> list[str]:
 def _find_problems(found: ConfigResult, config_path: str) -> Iterator[str]:
     if not isinstance(found.config, DictConfig):
         yield "holds a list; must hold keys with their values, such as seed: 1"
+    elif "stages" in found.config and "/" not in config_path:
+        yield f"is a study; start it with python -m rlhf_exp study {Path(config_path).stem}"
     if config_path.startswith("experiment/") and found.header.get("package") != "_global_":
         yield "an experiment; its first line must be # @package _global_ (no letter or mark before it)"
 

@@ -33,6 +33,8 @@ MARGIN = 1.25
 """Nine runs on a CPU took 0.85 to 1.24 times the estimate: docs/gpu.md."""
 BYTES_4_BIT = 0.5 + 8 / 64 / 8 + 4 / 64 / 256  # a weight, and its shares of the scales of two levels
 
+TOO_LARGE = "; MORE than"
+
 Phases = dict[str, dict[str, float]]
 """Bytes by phase, and in it by what takes them."""
 
@@ -83,7 +85,7 @@ def warn_of_memory(cfg: Config, needed: dict[str, float]) -> str:
     way = ways.get(cfg.peft.name, "use a smaller model or algo.args.per_device_train_batch_size")
     if all(bytes_ <= free for phase, bytes_ in needed.items() if phase not in ("evaluation", "validation")):
         way = f"use an eval.batch_size below {cfg.eval.batch_size}"
-    return f"; MORE than {place}; {way}"
+    return f"{TOO_LARGE} {place}; {way}"
 
 
 def find_memory(cfg: Config) -> tuple[float, str]:

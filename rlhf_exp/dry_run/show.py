@@ -26,7 +26,12 @@ PROMPT_LINES, LINE_WIDTH = 12, 110
 
 
 def print_dry_run(cfg: Config) -> None:
-    """Check as a run would, and print what it will be. No weights are loaded. What cannot be checked here is named:
+    """Print what `describe_dry_run` says."""
+    print("\n".join(map(printable, describe_dry_run(cfg))))
+
+
+def describe_dry_run(cfg: Config) -> list[str]:
+    """Check as a run would, and say what it will be. No weights are loaded. What cannot be checked here is named:
     what only the network has, and packages that another machine needs.
 
     Raises:
@@ -48,8 +53,7 @@ def print_dry_run(cfg: Config) -> None:
         lines += ["the first prompt, as the model reads it:", *_render_prompt(tokenizer, task), *task.notes]
     lines += [f"not checked here: {line}" for line in unchecked]
     lines.append("the whole config: the same command with --cfg job --resolve")
-    lines.append("all other checks passed" if unchecked else "all checks passed")
-    print("\n".join(map(printable, lines)))
+    return [*lines, "all other checks passed" if unchecked else "all checks passed"]
 
 
 def list_chosen(cfg: Config) -> list[str]:

@@ -4,7 +4,7 @@ run_job(cfg, settings)      # the exit status; called for each job of a sweep
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -45,16 +45,17 @@ def run_job(cfg: DictConfig, settings: DictConfig, jobs: "Jobs | None" = None, a
     return guard(lambda: run_checked(check_job(cfg, typed), cfg, settings)[0], where=where)
 
 
-def check_job(cfg: DictConfig, typed: Sequence[str]) -> Config:
+def check_job(cfg: DictConfig, typed: Sequence[str], absent: Collection[str] = ()) -> Config:
     """The checked config of an experiment; its folder is checked later (`plan_run`).
 
     Args:
         typed: the overrides that the config was composed with.
+        absent: see `parse`.
 
     Raises:
         ConfigError: all that can be found without an import of torch, and without a look into the run folder.
     """
-    return parse(cfg, typed, [find_missing_weights])
+    return parse(cfg, typed, [find_missing_weights], absent)
 
 
 def is_named_by_time(cfg: DictConfig) -> bool:

@@ -64,7 +64,7 @@ def prepare_sweep(config: DictConfig, loader: ConfigLoader) -> Jobs:
     params, choices = config.hydra.sweeper.params or {}, config.hydra.runtime.choices
     launcher, tuned = choices["hydra/launcher"], choices["hydra/sweeper"] != "basic"
     parser = OverridesParser.create(config_loader=loader)
-    typed = parser.parse_overrides(list(config.hydra.overrides.task))
+    typed = parser.parse_overrides(list_typed(config))
     swept = {text.get_key_element() for text in typed if text.is_sweep_override()} | set(params)
     listed = [[str(text.input_line) for text in typed if not text.is_sweep_override()]]
     if not tuned:
@@ -85,6 +85,11 @@ def prepare_sweep(config: DictConfig, loader: ConfigLoader) -> Jobs:
     if problems := refuse_jobs(jobs, composed, listed):
         raise ConfigError([*problems, f"none of {total} jobs was started" if total else "no job was started"])
     return jobs
+
+
+def list_typed(config: DictConfig) -> list[str]:
+    """The overrides of a sweep as they were typed: the seed in `model.path=outputs/x/seed-${seed}` is each job's."""
+    return list(OmegaConf.to_container(config.hydra.overrides.task, resolve=False))  # type: ignore[arg-type]
 
 
 def check_tuning(settings: DictConfig, config: DictConfig) -> list[str]:
@@ -110,7 +115,7 @@ def run_sweep(config: DictConfig, loader: ConfigLoader) -> int:
         try:
             context = HydraContext(config_loader=loader, callbacks=Callbacks(config))
             sweeper = Plugins.instance().instantiate_sweeper(config=config, hydra_context=context, task_function=jobs)
-            sweeper.sweep(arguments=list(config.hydra.overrides.task))
+            sweeper.sweep(arguments=list_typed(config))
         except BrokenProcessPool:
             say("the process of a job has died (out of memory?), and those of the other jobs were ended")
         except ValueError as error:

@@ -16,7 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -39,6 +39,15 @@ PREEMPTION = signal.Signals[f"SIG{os.environ.get('SUBMITIT_PREEMPT_SIGNAL', 'USR
 PATIENCE = 2
 """Signals that are passed on to the jobs; the next one ends their processes at once."""
 MOST_LETTERS = 100  # in the name of a job's folder; a longer one is shortened and ends with a hash
+
+
+def name_folder(overrides: Iterable[str], swept: Collection[str]) -> str:
+    """The folder of a job by what its sweep varies, in letters that `resume=` takes without quotes."""
+    own = [text.replace("=", "-", 1) for text in overrides if text.split("=")[0] in swept]
+    name = re.sub(r"[^\w.+-]+", "_", "_".join(own).replace("experiment-", ""))
+    if len(name) > MOST_LETTERS:
+        name = f"{name[: MOST_LETTERS - 9]}-{sha256(' '.join(own).encode()).hexdigest()[:8]}"
+    return name
 
 
 def _name_process() -> tuple[str, int]:
@@ -92,13 +101,10 @@ class Jobs:
         return f"job {number + 1}{f' of {self.total}' if self.total else ''} ({' '.join(overrides)})"
 
     def place(self, cfg: DictConfig, settings: DictConfig) -> None:
-        """Set the folder of a job, named by what the sweep varies, in letters that `resume=` takes without quotes. With
-        skip_finished its name has no number, since numbers change when the study grows, and finished jobs must be found
-        again; Optuna tries the same settings several times, always in one order."""
-        own = [text.replace("=", "-", 1) for text in settings.overrides.task if text.split("=")[0] in self.swept]
-        name = re.sub(r"[^\w.+-]+", "_", "_".join(own).replace("experiment-", ""))
-        if len(name) > MOST_LETTERS:
-            name = f"{name[: MOST_LETTERS - 9]}-{sha256(' '.join(own).encode()).hexdigest()[:8]}"
+        """Set the folder of a job. With skip_finished its name has no number, since numbers change when the study
+        grows, and finished jobs must be found again; Optuna tries the same settings several times, always in one
+        order."""
+        name = name_folder(settings.overrides.task, self.swept)
         if not cfg.skip_finished or not name or self.tuned:
             name = f"{settings.job.num:02d}_{name}"
         cfg.output_dir = str(self.folder / name)

@@ -35,6 +35,12 @@ class Plan(Enum):
     SKIP = "skip"
 
 
+class OtherRun(ConfigError):
+    """A folder holds a run of other settings or inputs; `why` says which."""
+
+    why = ""
+
+
 def check_run_folder(cfg: Config) -> list[str]:
     """Why the run cannot start or resume in its folder: another one is running there, or would be lost."""
     key, folder = ("output_dir", cfg.output_dir) if cfg.resume is None else ("resume", cfg.resume)
@@ -48,7 +54,7 @@ def plan_job(cfg: Config) -> Plan:
     starts anew if it has none.
 
     Raises:
-        ConfigError: the folder holds a run of other settings.
+        OtherRun: the folder holds a run of other settings or inputs.
     """
     folder = Path(cfg.output_dir)
     with refusing_damage(folder):
@@ -65,7 +71,7 @@ def check_resume(cfg: Config) -> list[str]:
     of another version. The length of training may not differ, since the learning rate depends on it.
 
     Raises:
-        ConfigError: other settings, or other files behind the same names.
+        OtherRun: other settings, or other files behind the same names.
     """
     folder = Path(str(cfg.resume))
     with refusing_damage(folder):
@@ -123,7 +129,7 @@ def _require_same(folder: Path, cfg: Config, where: str, resumes: bool) -> None:
     `resumes` also other processes, since a checkpoint holds a random state for each and what an engine saves.
 
     Raises:
-        ConfigError: the line begins with `where`.
+        OtherRun: the line begins with `where`.
     """
     record, inputs = read_record(folder), hash_inputs(cfg)
     before = record.get("inputs") or {}
@@ -135,4 +141,6 @@ def _require_same(folder: Path, cfg: Config, where: str, resumes: bool) -> None:
     for kind, lines in (("settings", settings), ("inputs", list_changes(before, inputs))):
         if lines:
             found = ", ".join(lines[:SHOWN]) + (f" and {len(lines) - SHOWN} more" if len(lines) > SHOWN else "")
-            raise ConfigError([f"{where}: is a run of other {kind} ({found}); use another output_dir"])
+            error = OtherRun([f"{where}: is a run of other {kind} ({found}); use another output_dir"])
+            error.why = f"{kind} changed: {found}"
+            raise error

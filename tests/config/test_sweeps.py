@@ -19,7 +19,7 @@ def compose_job(study, *overrides, hydra=False):
         return compose(study, [*search, *overrides], return_hydra_config=hydra)
 
 
-@pytest.mark.parametrize("study", SWEEPS)
+@pytest.mark.parametrize("study", STUDIES)
 def test_a_study_has_a_fixed_folder_and_runs_nothing_twice(study):
     cfg = compose_job(study, hydra=True)
     assert cfg.hydra.sweep.dir == f"outputs/{study}"

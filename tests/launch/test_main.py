@@ -234,6 +234,11 @@ def test_each_job_of_a_study_has_a_folder_that_stays_its_own(command, runs, swep
     assert [folder for _, folder in runs[3::2]] == folders
 
 
+def test_a_reference_in_an_override_of_a_sweep_is_to_the_value_of_each_job(command, runs):
+    assert command("-m", "seed=3,5", 'run.name="job-${seed}"', "output_dir=there") == (0, [])
+    assert [cfg.run.name for cfg, _ in runs] == ["job-3", "job-5"]
+
+
 @pytest.mark.parametrize(
     ("swept", "line"),
     [

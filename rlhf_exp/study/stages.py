@@ -1,0 +1,235 @@
+"""Reads a study, `sweeps/NAME.yaml`: its stages in the order in which they run, and the jobs of each.
+
+    study = read_study("brevity", ["seed=0,1"])
+    [job.arm for stage in study.stages.values() for job in stage.jobs]     # "sft", ..., "grpo algo.args.beta=0.02", ...
+
+docs/studies.md has the format. A file without `stages:`, a sweep of Hydra's, is a study of one stage.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.types import RunMode
+
+from rlhf_exp.config.compose import register_resolvers
+from rlhf_exp.config.keys import name_key
+from rlhf_exp.config.reading import check_overrides, describe_yaml, open_hydra
+from rlhf_exp.config.values import SEED, find_problems, one_of, suggest
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.launch.arguments import find_config_dir
+from rlhf_exp.launch.explain import explaining, set_text
+from rlhf_exp.launch.workers import name_folder
+
+FIRST = ("hydra/launcher=joblib", "skip_finished=true")
+"""Options of every stage, which later ones may replace."""
+SEEDS = [0, 1, 2]
+STUDY = {"title": str, "claims": str, "seeds": list[int], "options": list[str], "stages": dict}
+STAGE = {"needs": dict[str, str], "seeds": list[int], "options": list[str]}
+INSTEAD = {"output_dir": "--out FOLDER", "hydra.sweep.dir": "--out FOLDER", "dry_run": "--dry-run", "resume": "neither"}
+"""Keys that a study does not take, and what to use."""
+
+
+class Job(NamedTuple):
+    """A run. `arm`: its stage and what that varies but for the seed; `needs`: the folders of the runs that it needs, by
+    the keys of its config that name them."""
+
+    overrides: list[str]
+    folder: Path
+    arm: str
+    seed: str | None
+    needs: dict[str, Path]
+
+
+class Stage(NamedTuple):
+    """A sweep. `needs`: other stages; `config`: its primary config, of a file without stages; without jobs Optuna
+    chooses them."""
+
+    name: str
+    options: list[str]
+    jobs: list[Job]
+    needs: list[str]
+    config: str | None = None
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study's file. `asks`: the comment at its beginning; `out`: the folder of all its runs, and of its report."""
+
+    file: Path
+    title: str
+    asks: str
+    claims: Path | None
+    out: Path
+    stages: dict[str, Stage]
+
+    @property
+    def config_dir(self) -> str:
+        """Its file's folder, as -cd names it."""
+        return "sweeps" if self.file.parent == _sweeps() else str(self.file.parent)
+
+
+def list_studies() -> dict[str, str]:
+    """The title of each study of sweeps/ by its name."""
+    return {path.stem: _find_title(path, _read(path)) for path in sorted(_sweeps().glob("*.yaml"))}
+
+
+def read_study(name: str, overrides: Sequence[str] = (), out: str | None = None) -> Study:
+    """The study NAME of sweeps/, or of a file of the user's own, NAME.yaml. `overrides` follow the options of every
+    stage; a seed replaces all seeds, except of a stage that has one seed of its own.
+
+    Raises:
+        ConfigError: the mistakes in the file or in the overrides, a line each.
+    """
+    own = Path(name.removesuffix(".yaml"))
+    folder = _sweeps() if own.name == name else own.parent
+    if own.name not in (names := [path.stem for path in sorted(folder.glob("*.yaml"))]):
+        raise ConfigError([f"{name}: no such study; {one_of(own.name, names)}"])
+    file = folder / f"{own.name}.yaml"
+    values = _read(file)
+    refused = [text for text in overrides if name_key(text) in INSTEAD]
+    problems = [*check_overrides(overrides), *(f"{text}: not here; use {INSTEAD[name_key(text)]}" for text in refused)]
+    if problems := [*problems, *(f"{file}: {line}" for line in _find_mistakes(values, file))]:
+        raise ConfigError(problems)
+    claims = file.parent / "claims" / f"{values['claims']}.yaml" if "claims" in values else None
+    study = Study(file, _find_title(file, values), _read_comment(file), claims, Path(out or f"outputs/{file.stem}"), {})
+    register_resolvers()
+    with explaining(overrides), open_hydra(str(file.parent)) as hydra:
+        parser = OverridesParser.create(config_loader=hydra.config_loader)
+        if "stages" not in values:
+            options = [*overrides, *([set_text("hydra.sweep.dir", out)] if out else [])]
+            found = hydra.compose_config(file.stem, [*options, "hydra.mode=MULTIRUN"], RunMode.MULTIRUN).hydra
+            given = [f"{key}={value}" for key, value in (found.sweeper.params or {}).items()]
+            known = found.runtime.choices["hydra/sweeper"] == "basic"
+            jobs = _list_jobs(parser, [*given, *options], "", Path(found.sweep.dir)) if known else []
+            study.stages[file.stem] = Stage(file.stem, options, list(jobs), [], file.stem)
+        for stage in TopologicalSorter(_list_needs(values)).static_order():
+            study.stages[stage] = _expand(study, stage, values, overrides, parser)
+    return study
+
+
+def _find_mistakes(values: dict[str, Any], file: Path) -> Iterator[str]:
+    """Those in a file with stages; in a sweep of Hydra's they are found as its jobs are composed."""
+    if "stages" not in values:
+        yield from () if "defaults" in values else ("has neither stages:, as a study, nor defaults:, as a sweep",)
+        return
+    yield from _check_keys("", values, STUDY)
+    for name, stage in values["stages"].items() if isinstance(values["stages"], dict) else ():
+        if not re.fullmatch(r"\w[\w.+-]*", str(name)) or not isinstance(stage, dict):
+            yield f"stages.{name}: must be a folder's name, and hold some of {', '.join(STAGE)}"
+            continue
+        yield from _check_keys(f"stages.{name}.", stage, STAGE)
+        unknown = [other for other in _list_needs(values)[name] if other not in values["stages"]]
+        yield from (f"stages.{name}.needs: no stage {other}; {one_of(other, [*values['stages']])}" for other in unknown)
+    claims, known = values.get("claims"), [path.stem for path in (file.parent / "claims").glob("*.yaml")]
+    if isinstance(claims, str) and claims not in known:
+        yield f"claims={claims}: no file claims/{claims}.yaml beside it{suggest(claims, known)}"
+    try:
+        TopologicalSorter(_list_needs(values)).prepare()
+    except CycleError as error:
+        yield f"stages: a circle, {' needs '.join(reversed(error.args[1]))}"
+
+
+def _check_keys(place: str, values: dict[str, Any], known: dict[str, Any]) -> Iterator[str]:
+    for key, value in values.items():
+        if key not in known:
+            yield f"{place}{key}: no such key; {one_of(key, list(known))}"
+        elif problems := find_problems(f"{place}{key}", value, known[key], SEED):
+            yield from problems
+        elif not value and key in ("seeds", "stages"):
+            yield f"{place}{key}: must name at least one"
+
+
+def _list_needs(values: dict[str, Any]) -> dict[str, list[str]]:
+    """The stages that each needs; of a file with mistakes, as far as it can be read."""
+    stages = values.get("stages")
+    needs = {name: stage.get("needs") if isinstance(stage, dict) else None
+             for name, stage in (stages if isinstance(stages, dict) else {}).items()}  # fmt: skip
+    return {name: [str(text).partition("/")[0] for text in found.values()] if isinstance(found, dict) else []
+            for name, found in needs.items()}  # fmt: skip
+
+
+def _expand(study: Study, name: str, values: dict, overrides: Sequence[str], parser: OverridesParser) -> Stage:
+    """A stage with its jobs; those that it needs are in `study` already.
+
+    Raises:
+        ConfigError: a needed stage has other runs than one for each seed.
+    """
+    given, links, runs = values["stages"][name], [], {}
+    for key, text in given.get("needs", {}).items():
+        needed, slash, rest = text.partition("/")
+        jobs = study.stages[needed].jobs
+        if len({job.arm for job in jobs}) > 1:
+            line = f"{len(jobs)} runs, which differ in more than the seed; which of them is not said"
+            raise ConfigError([f"{study.file}: stages.{name}.needs.{key}: {needed} has {line}"])
+        runs[key] = {job.seed: job.folder for job in jobs}
+        place, seed = f"{jobs[0].folder}{slash}{rest}", f"seed-{jobs[0].seed}"
+        links.append(set_text(key, place if len(jobs) == 1 else place.replace(seed, "seed-${seed}")))
+    seeds, one = given.get("seeds", values.get("seeds", SEEDS)), len(given.get("seeds", ())) == 1
+    typed = [text for text in overrides if not one or name_key(text) != "seed"]
+    first = [*FIRST, set_text("hydra.sweep.dir", str(study.out / name)), *values.get("options", ())]
+    last = [*given.get("options", ()), *links, f"seed=choice({','.join(map(str, seeds))})", *typed]
+    options = _merge(parser, [*first, *last])
+    stage = Stage(name, options, [], _list_needs(values)[name])
+    for job in _list_jobs(parser, options, name, study.out / name):
+        for key, of in runs.items():
+            if job.seed not in of and len(of) > 1:
+                line = f"seed={job.seed} is none of the seeds of that stage, {', '.join(map(str, of))}"
+                raise ConfigError([f"{study.file}: stages.{name}.needs.{key}: {line}"])
+            job.needs[key] = of.get(job.seed, next(iter(of.values())))
+        stage.jobs.append(job)
+    return stage
+
+
+def _merge(parser: OverridesParser, texts: list[str]) -> list[str]:
+    """The options; of those with one key the last. A value for a key that was varied becomes a choice of one, so that
+    the run keeps the folder that it had among others."""
+    merged: dict[str, str] = {}
+    varied = set()
+    for one in parser.parse_overrides(texts):
+        key, text = one.get_key_element(), str(one.input_line)
+        varied |= {key} if one.is_sweep_override() else set()
+        is_value = key in varied and not one.is_sweep_override()
+        merged[key] = f"{key}=choice({text.partition('=')[2]})" if is_value else text
+    return list(merged.values())
+
+
+def _list_jobs(parser: OverridesParser, options: list[str], stage: str, folder: Path) -> Iterator[Job]:
+    """The jobs as Hydra's own sweeper makes them, in the folders that `launch.workers` gives them."""
+    parsed = parser.parse_overrides(options)
+    swept = {one.get_key_element() for one in parsed if one.is_sweep_override()}
+    for texts in BasicSweeper.split_arguments(parsed, max_batch_size=None)[0]:
+        arm = [text.lstrip("+") for text in texts if text.split("=")[0] in swept - {"seed"}]
+        seed = next((text.partition("=")[2] for text in texts if text.startswith("seed=")), None)
+        yield Job(texts, folder / name_folder(texts, swept), " ".join([stage, *arm]).strip(), seed, {})
+
+
+def _sweeps() -> Path:
+    return Path(str(find_config_dir("sweeps")))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """The values in a study's file."""
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, OSError, ValueError) as error:
+        raise ConfigError([describe_yaml(error, file)]) from None
+    if not isinstance(values, dict):
+        raise ConfigError([f"{file}: must be a mapping of {', '.join(STUDY)}"])
+    return values
+
+
+def _find_title(file: Path, values: dict[str, Any]) -> str:
+    return str(values.get("title") or _read_comment(file).partition(". ")[0])
+
+
+def _read_comment(file: Path) -> str:
+    """The comment at the beginning of a file, without its indented lines, which are commands."""
+    lines = re.findall(r"\A(?:#.*\n)*", file.read_text(encoding="utf-8"))[0].splitlines()
+    return " ".join(line[2:] for line in lines if re.match(r"# \S", line))
