@@ -5,7 +5,7 @@ import yaml
 from hydra import compose, initialize_config_dir
 
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.compose import compose_config, parse, register_resolvers
+from rlhf_exp.config.compose import compose_config, register_resolvers
 from rlhf_exp.launch.sweep import check_tuning
 
 FILES = sorted((ROOT / "sweeps").glob("*.yaml"))
