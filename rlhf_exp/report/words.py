@@ -135,7 +135,7 @@ def _describe_costs(measured: Groups) -> list[Block]:
     for column in columns.COST:
         found = ((mean, label) for label, group in measured.items() if (mean := mean_over_seeds(group, column)))
         means = sorted((pair for pair in found if pair[0]["value"] > 0), key=lambda pair: pair[0]["value"])
-        if len(means) > 1 and (name := TEXTS["costs"].get(column.name)):
+        if len(means) > 1 and (name := TEXTS["cost sentences"].get(column.name)):
             least, cheapest = means[0]
             ratios = [(mean["value"] / least["value"], label, column.write(mean)) for mean, label in means]
             listed = [f"{label} {ratio:.1f} times that ({mean})" for ratio, label, mean in ratios if ratio >= CLOSE]
