@@ -20,7 +20,6 @@ def write_study(study: Study) -> Path:
     Raises:
         ConfigError: there is none yet, or one cannot be read.
     """
-    from rlhf_exp.report.words import describe_in_words
     from rlhf_exp.study.claims import describe_claims
 
     jobs = [job for stage in study.stages.values() for job in stage.jobs]
@@ -35,10 +34,10 @@ def write_study(study: Study) -> Path:
                 for arm, group in done.items()]  # fmt: skip
         blocks: list[Block] = [Heading(study.title, 1), Text(study.asks), Heading("Stages")]
         blocks.append(Table(["arm", "runs finished", "time of all", "most memory"], rows))
+        _, *described = describe_runs(runs, labels=labels) if len(runs) > 1 else describe_run(runs[0])  # but its title
+        blocks += described
         measured = {arm: group for arm, group in done.items() if group}
-        blocks += describe_in_words(measured)
         blocks += describe_claims(study.claims, measured) if study.claims else []
-        blocks += describe_runs(runs, labels=labels) if len(runs) > 1 else describe_run(runs[0])
         study.out.mkdir(parents=True, exist_ok=True)
         return write_page(blocks, study.out)
 
