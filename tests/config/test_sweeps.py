@@ -80,6 +80,6 @@ def test_every_remedy_is_an_arm_of_a_study():
 def test_both_forms_have_the_arms_that_claims_name_but_for_the_full_ones(study):
     claims = yaml.safe_load((ROOT / "sweeps" / "claims" / f"{study}.yaml").read_text())
     full, tiny = read_stages(study), read_stages(f"{study}_tiny")
-    assert {*tiny} <= {*full}
+    assert {*tiny} - {*full} <= {"flat_start"}  # GPT-2 is flat enough
     named = {arm.split()[0] for claim in claims.values() for arm in claim.get("contrast", ())} - {"start"}
     assert named <= {*tiny} and len(claims) == 32
