@@ -119,7 +119,7 @@ def _run_stage(study: Study, name: str, keep_going: bool) -> int:
         aside = make_new(study.out / ".replaced" / name / item.job.folder.name)
         print(f"{item.job.folder}: {item.why}; what is there is now {item.job.folder.replace(aside)}")
     config = ["-cn", stage.config] if stage.config else []
-    return _call(name, ["-m", "rlhf_exp", "-cd", study.config_dir, *config, "-m", *stage.options]) or status
+    return _call(name, ["-m", "rlhf_exp", "-cd", str(study.file.parent), *config, "-m", *stage.options]) or status
 
 
 def _call(stage: str, command: list[str]) -> int:
