@@ -12,6 +12,7 @@ import sys
 import time
 from argparse import ArgumentParser
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,8 @@ def _work(arguments: list[str]) -> int:
     if args.report:
         return _report(study)
     print(f"{study.file.stem}: {study.title}", flush=True)
+    if study.claims is not None:
+        import_module("rlhf_exp.study.claims").read_claims(study.claims)  # imports scipy
     if args.dry_run:
         plan = plan_study(study, stages, "dry_run=true")
         print(describe_plan(study, stages, plan), flush=True)
