@@ -12,6 +12,7 @@ import sys
 import time
 from argparse import ArgumentParser
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,8 @@ def _work(arguments: list[str]) -> int:
     if args.report:
         return _report(study)
     print(f"{study.file.stem}: {study.title}", flush=True)
+    if study.claims is not None:
+        import_module("rlhf_exp.study.claims").read_claims(study.claims)  # imports scipy
     if args.dry_run:
         plan = plan_study(study, stages, "dry_run=true")
         print(describe_plan(study, stages, plan), flush=True)
@@ -119,7 +122,7 @@ def _run_stage(study: Study, name: str, keep_going: bool) -> int:
         aside = make_new(study.out / ".replaced" / name / item.job.folder.name)
         print(f"{item.job.folder}: {item.why}; what is there is now {item.job.folder.replace(aside)}")
     config = ["-cn", stage.config] if stage.config else []
-    return _call(name, ["-m", "rlhf_exp", "-cd", study.config_dir, *config, "-m", *stage.options]) or status
+    return _call(name, ["-m", "rlhf_exp", "-cd", str(study.file.parent), *config, "-m", *stage.options]) or status
 
 
 def _call(stage: str, command: list[str]) -> int:

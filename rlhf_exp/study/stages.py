@@ -21,7 +21,7 @@ from hydra.types import RunMode
 from rlhf_exp.config.compose import register_resolvers
 from rlhf_exp.config.keys import name_key
 from rlhf_exp.config.reading import check_overrides, describe_yaml, open_hydra
-from rlhf_exp.config.values import SEED, find_problems, one_of, suggest
+from rlhf_exp.config.values import SEED, find_problems, one_of
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.arguments import find_config_dir
 from rlhf_exp.launch.explain import explaining, set_text
@@ -69,11 +69,6 @@ class Study:
     out: Path
     stages: dict[str, Stage]
 
-    @property
-    def config_dir(self) -> str:
-        """Its file's folder, as -cd names it."""
-        return "sweeps" if self.file.parent == _sweeps() else str(self.file.parent)
-
 
 def list_studies() -> dict[str, str]:
     """The title of each study of sweeps/ by its name."""
@@ -95,7 +90,7 @@ def read_study(name: str, overrides: Sequence[str] = (), out: str | None = None)
     values = _read(file)
     refused = [text for text in overrides if name_key(text) in INSTEAD]
     problems = [*check_overrides(overrides), *(f"{text}: not here; use {INSTEAD[name_key(text)]}" for text in refused)]
-    if problems := [*problems, *(f"{file}: {line}" for line in _find_mistakes(values, file))]:
+    if problems := [*problems, *(f"{file}: {line}" for line in _find_mistakes(values))]:
         raise ConfigError(problems)
     claims = file.parent / "claims" / f"{values['claims']}.yaml" if "claims" in values else None
     study = Study(file, _find_title(file, values), _read_comment(file), claims, Path(out or f"outputs/{file.stem}"), {})
@@ -109,29 +104,27 @@ def read_study(name: str, overrides: Sequence[str] = (), out: str | None = None)
             known = found.runtime.choices["hydra/sweeper"] == "basic"
             jobs = _list_jobs(parser, [*given, *options], "", Path(found.sweep.dir)) if known else []
             study.stages[file.stem] = Stage(file.stem, options, list(jobs), [], file.stem)
-        for stage in TopologicalSorter(_list_needs(values)).static_order():
+        for stage in TopologicalSorter(_list_needs(values.get("stages", {}))).static_order():
             study.stages[stage] = _expand(study, stage, values, overrides, parser)
     return study
 
 
-def _find_mistakes(values: dict[str, Any], file: Path) -> Iterator[str]:
+def _find_mistakes(values: dict[str, Any]) -> Iterator[str]:
     """Those in a file with stages; in a sweep of Hydra's they are found as its jobs are composed."""
-    if "stages" not in values:
+    if not values.get("stages"):
         yield from () if "defaults" in values else ("has neither stages:, as a study, nor defaults:, as a sweep",)
         return
-    yield from _check_keys("", values, STUDY)
-    for name, stage in values["stages"].items() if isinstance(values["stages"], dict) else ():
-        if not re.fullmatch(r"\w[\w.+-]*", str(name)) or not isinstance(stage, dict):
-            yield f"stages.{name}: must be a folder's name, and hold some of {', '.join(STAGE)}"
-            continue
-        yield from _check_keys(f"stages.{name}.", stage, STAGE)
-        unknown = [other for other in _list_needs(values)[name] if other not in values["stages"]]
-        yield from (f"stages.{name}.needs: no stage {other}; {one_of(other, [*values['stages']])}" for other in unknown)
-    claims, known = values.get("claims"), [path.stem for path in (file.parent / "claims").glob("*.yaml")]
-    if isinstance(claims, str) and claims not in known:
-        yield f"claims={claims}: no file claims/{claims}.yaml beside it{suggest(claims, known)}"
+    found, stages = [*_check_keys("", values, STUDY)], values["stages"]
+    for name, stage in stages.items() if isinstance(stages, dict) else ():
+        is_mapping = re.fullmatch(r"\w[\w.+-]*", str(name)) and isinstance(stage, dict)
+        what = f"stages.{name}: must be a folder's name, and hold some of {', '.join(STAGE)}"
+        found += _check_keys(f"stages.{name}.", stage, STAGE) if is_mapping else [what]
+    yield from found
+    for name, needs in {} if found else _list_needs(stages).items():
+        unknown = [other for other in needs if other not in stages]
+        yield from (f"stages.{name}.needs: no stage {other}; {one_of(other, list(stages))}" for other in unknown)
     try:
-        TopologicalSorter(_list_needs(values)).prepare()
+        TopologicalSorter({} if found else _list_needs(stages)).prepare()
     except CycleError as error:
         yield f"stages: a circle, {' needs '.join(reversed(error.args[1]))}"
 
@@ -142,17 +135,14 @@ def _check_keys(place: str, values: dict[str, Any], known: dict[str, Any]) -> It
             yield f"{place}{key}: no such key; {one_of(key, list(known))}"
         elif problems := find_problems(f"{place}{key}", value, known[key], SEED):
             yield from problems
-        elif not value and key in ("seeds", "stages"):
-            yield f"{place}{key}: must name at least one"
+        elif value == [] and key == "seeds":
+            yield f"{place}seeds: must name at least one"
 
 
-def _list_needs(values: dict[str, Any]) -> dict[str, list[str]]:
-    """The stages that each needs; of a file with mistakes, as far as it can be read."""
-    stages = values.get("stages")
-    needs = {name: stage.get("needs") if isinstance(stage, dict) else None
-             for name, stage in (stages if isinstance(stages, dict) else {}).items()}  # fmt: skip
-    return {name: [str(text).partition("/")[0] for text in found.values()] if isinstance(found, dict) else []
-            for name, found in needs.items()}  # fmt: skip
+def _list_needs(stages: dict[str, Any]) -> dict[str, list[str]]:
+    """The stages that each needs."""
+    return {name: [str(text).partition("/")[0] for text in stage.get("needs", {}).values()]
+            for name, stage in stages.items()}  # fmt: skip
 
 
 def _expand(study: Study, name: str, values: dict, overrides: Sequence[str], parser: OverridesParser) -> Stage:
@@ -176,7 +166,7 @@ def _expand(study: Study, name: str, values: dict, overrides: Sequence[str], par
     first = [*FIRST, set_text("hydra.sweep.dir", str(study.out / name)), *values.get("options", ())]
     last = [*given.get("options", ()), *links, f"seed=choice({','.join(map(str, seeds))})", *typed]
     options = _merge(parser, [*first, *last])
-    stage = Stage(name, options, [], _list_needs(values)[name])
+    stage = Stage(name, options, [], _list_needs(values["stages"])[name])
     for job in _list_jobs(parser, options, name, study.out / name):
         for key, of in runs.items():
             if job.seed not in of and len(of) > 1:

@@ -141,7 +141,7 @@ def test_a_study_ends_alike_after_a_kill_in_each_stage_and_runs_again_what_has_c
     assert done.returncode == 0 and "its folder is gone, and grpo needs it" in out, out
     assert not (whole / "outputs" / "chain" / ".replaced").exists()
 
-    text = CHAIN.replace("[algo=sft, ", "[algo=sft, algo.args.learning_rate=1e-3, ")
+    text = CHAIN.replace("[algo=sft, ", "[algo=sft, algo.args.learning_rate=5e-4, ")
     (whole / "chain.yaml").write_text(text)  # changed upstream: what needs it runs again too
     done = start(whole, "seed=0")
     out = done.communicate()[0]
