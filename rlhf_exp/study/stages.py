@@ -32,7 +32,7 @@ FIRST = ("hydra/launcher=joblib", "skip_finished=true")
 SEEDS = [0, 1, 2]
 STUDY = {"title": str, "claims": str, "seeds": list[int], "options": list[str], "stages": dict}
 STAGE = {"needs": dict[str, str], "seeds": list[int], "options": list[str]}
-INSTEAD = {"output_dir": "--out FOLDER", "hydra.sweep.dir": "--out FOLDER", "dry_run": "--dry-run", "resume": "neither"}
+INSTEAD = {"output_dir": "--out FOLDER", "hydra.sweep.dir": "--out FOLDER", "dry_run": "--dry-run", "resume": "the same command"}
 """Keys that a study does not take, and what to use."""
 
 
