@@ -32,7 +32,7 @@ FIRST = ("hydra/launcher=joblib", "skip_finished=true")
 SEEDS = [0, 1, 2]
 STUDY = {"title": str, "claims": str, "seeds": list[int], "options": list[str], "stages": dict}
 STAGE = {"needs": dict[str, str], "seeds": list[int], "options": list[str]}
-INSTEAD = {"output_dir": "--out FOLDER", "hydra.sweep.dir": "--out FOLDER", "dry_run": "--dry-run", "resume": "the same command"}
+INSTEAD = {"output_dir": "--out FOLDER", "hydra.sweep.dir": "--out FOLDER", "dry_run": "--dry-run", "resume": "nothing"}
 """Keys that a study does not take, and what to use."""
 
 
