@@ -206,6 +206,18 @@ def test_a_control_arm_is_judged_as_such():
     assert {"no_reward_variance", "policy_stands_still"} <= {finding["name"] for finding in report["findings"]}
 
 
+@pytest.mark.parametrize(
+    ("top_p", "kl", "told"),
+    [(0.9, lambda x: -0.02 * x, True), (0.9, lambda x: 0.02 * x, False), (1.0, lambda x: -0.02 * x, False)],
+)
+def test_a_sampled_kl_below_0_is_explained_by_the_cut_of_sampling_without_accusing(top_p, kl, told):
+    config = make_config(args={"top_p": top_p})
+    report = diagnose(make_metrics("grpo", {"kl_k1": kl}), make_evaluation(), config, calibration=make_calibration())
+    found = {finding["name"]: finding for finding in report["findings"]}
+    assert ("sampled_kl_is_cut" in found, report["health"]) == (told, "ok")
+    assert not told or found["sampled_kl_is_cut"]["remedy"] == "algo.args.top_p=1"
+
+
 def test_no_higher_rate_is_proposed_where_no_group_has_signal():
     """budget_too_small: no completion was right, and the rate that it was told to raise broke the mended run."""
     courses = {"probe/kl": lambda x: 1e-12, "frac_reward_zero_std": lambda x: 1.0}

@@ -1,14 +1,30 @@
 """The policy's distribution: KL to the start model, entropy, and the distribution that completions are drawn from."""
 
 import math
+from statistics import fmean, stdev
+from typing import Any
 
 from rlhf_exp.diagnose.rule import Finding, has_critic, has_price, is_online, rule, writes
-from rlhf_exp.diagnose.signals import Course, Signals, angle, last_quarter, log, mean, recent, worst
+from rlhf_exp.diagnose.signals import LEAST_ROWS, Course, Signals, angle, last_quarter, log, mean, recent, worst
 
 K1 = "kl_k1|ppo/kl"
 DIFFERENCE = "sampling/sampling_logp_difference/mean"
 NO_SIGNAL = 0.9  # share of groups without it
 SEEN = 0.01  # nats per token: more than the rounding of half precision
+
+
+CUTS = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
+"""Arguments that change the distribution that tokens are drawn from, each with the value at which it does not."""
+
+
+def _find_cut(run: Signals, cuts: dict[str, Any]) -> tuple[str, list[str]] | None:
+    """Cause and remedy where tokens are not drawn from the distribution that is scored."""
+    args = run.config["algo"]["args"]
+    name = next((name for name, whole in cuts.items() if args.get(name) not in (None, whole)), None)
+    if name is None:
+        return None
+    cause = f"{name}={args[name]}: tokens are drawn from another distribution than the one that is scored"
+    return cause, [run.set_arg(name, cuts[name] or 0)]
 
 
 def _per_token(run: Signals, names: str) -> list[tuple[int, float]]:
@@ -81,13 +97,9 @@ def negative_kl(run: Signals) -> Finding:
     the tokens are drawn from the distribution whose log-probabilities are compared."""
     sampled = _per_token(run, "kl_k1") or _per_token(run, "ppo/kl")
     course, first = [(step, -_root(kl)) for step, kl in recent(sampled)], sampled[0][1]
-    args = run.config["algo"]["args"]
-    cut = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0, "temperature": 1.0}
-    name = next((name for name, whole in cut.items() if args.get(name) not in (None, whole)), None)
     apart = run.series(DIFFERENCE)
-    if name is not None:
-        cause = f"{name}={args[name]}: tokens are drawn from another distribution than the one that is scored"
-        return Finding(course, "", cause, [run.set_arg(name, cut[name] or 0)])
+    if cut := _find_cut(run, CUTS | {"temperature": 1.0}):
+        return Finding(course, "", *cut)
     if abs(first) > SEEN:
         cause = f"it is {first:.3g} at the first step already: the reference is another model than the start"
     elif apart and max(value for _, value in apart) > SEEN:
@@ -95,6 +107,18 @@ def negative_kl(run: Signals) -> Finding:
     else:
         cause = "the policy is far from the reference on tokens that it seldom draws"
     return Finding(course, "", cause, run.hold_policy())
+
+
+@rule("info", K1, of=is_online)
+def sampled_kl_is_cut(run: Signals) -> Finding | None:
+    """The recent sampled KL is below 0 by over two standard errors, and its tokens are drawn from a part of the policy:
+    its expectation is then at least the mean of log(kept by the policy / kept by the reference), not 0. No harm."""
+    late = [kl for _, kl in last_quarter(_per_token(run, "kl_k1") or _per_token(run, "ppo/kl"))]
+    cut = _find_cut(run, CUTS)
+    if cut is None or len(late) < LEAST_ROWS or fmean(late) + 2 * stdev(late) / math.sqrt(len(late)) >= 0:
+        return None
+    evidence = f"sampled KL {fmean(late):.2g} nats per token at the end, below 0 in {fmean(kl < 0 for kl in late):.0%}"
+    return Finding([(run.last_step, 0.0)], f"{evidence} of {len(late)} rows", *cut)
 
 
 @rule("warning", f"{DIFFERENCE}|ratio/mean", of=is_online)
