@@ -159,7 +159,8 @@ def check(words):
 
 
 def check_target(words):
-    targets = re.findall(r"^([a-z][\w%-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    makefile = (ROOT / "Makefile").read_text()
+    targets = re.findall(r"^([a-z][\w%-]*):", makefile, re.MULTILINE)
     name, *more = words or ["help"]
     study = name.removeprefix("study-")
     assert name in targets or study != name and (ROOT / "sweeps" / f"{study}.yaml").is_file(), f"make {name}"
@@ -168,15 +169,15 @@ def check_target(words):
     args = next((shlex.split(word[5:]) for word in more if word.startswith("ARGS=")), [])
     if name == "run":
         check_runs(args)
-    elif name in ("compare", "noise") or study != name:
-        check_study([study, *args])
+    elif study != name or (same := re.search(rf"^{name}: study-(\w+)", makefile, re.MULTILINE)):
+        check_study([study if study != name else same[1], *args])
     return "make"
 
 
 def check_study(words):
     """Compose and check every job of a study."""
     args = parse_flags(STUDY, words, STUDY.parse_intermixed_args)
-    if args.name not in (None, "NAME") and not args.name.isupper():
+    if args.name not in (None, "NAME", "FILE.yaml", "FOLDER/NAME.yaml"):
         study = read_study(args.name, args.overrides, args.out)
         plan_study(study, study.stages, *(["dry_run=true"] if args.dry_run else []))
 

@@ -73,16 +73,19 @@ def _work(arguments: list[str]) -> int:
 def _check_fit(arms: dict[str, Planned]) -> int:
     """Print what each arm needs of the machine that `hardware=` names; returns the exit status, REFUSED if one does not
     fit."""
-    status = 0
+    status, unchecked = 0, dict[str, None]()
     for arm, item in arms.items():
         prepare_hub(item.config)
         from rlhf_exp.dry_run.cost import TOO_LARGE
         from rlhf_exp.dry_run.show import describe_dry_run
 
-        for line in describe_dry_run(item.config):
-            if line.startswith(("memory, ", "memory: ", "time of training", "not checked here")):
-                print(printable(f"{arm}: {line}"), flush=True)
-                status = REFUSED if TOO_LARGE in line else status
+        lines = describe_dry_run(item.config)
+        unchecked |= {line: None for line in lines if line.startswith("not checked here")}
+        for line in (line for line in lines if line.startswith(("memory, ", "memory: ", "time of training"))):
+            print(printable(f"{arm}: {line}"), flush=True)
+            status = REFUSED if TOO_LARGE in line else status
+    for line in unchecked:
+        print(printable(line), flush=True)
     return status
 
 

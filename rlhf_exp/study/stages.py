@@ -85,7 +85,7 @@ def read_study(name: str, overrides: Sequence[str] = (), out: str | None = None)
     own = Path(name.removesuffix(".yaml"))
     folder = _sweeps() if own.name == name else own.parent
     if own.name not in (names := [path.stem for path in sorted(folder.glob("*.yaml"))]):
-        raise ConfigError([f"{name}: no such study; {one_of(own.name, names)}"])
+        raise ConfigError([f"{name}: no such study{f'; {one_of(own.name, names)}' if names else ''}"])
     file = folder / f"{own.name}.yaml"
     values = _read(file)
     refused = [text for text in overrides if name_key(text) in INSTEAD]

@@ -39,7 +39,7 @@ def study(command_line, tmp_path):
 
 def test_without_a_name_it_lists_the_studies(study):
     status, out, _ = study()
-    assert status == 0 and {"noise", "compare"} <= {line.split()[0] for line in out.splitlines()}
+    assert status == 0 and {"noise", "comparison"} <= {line.split()[0] for line in out.splitlines()}
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,12 @@ def test_a_plan_starts_nothing(study, tmp_path):
     assert [line.split()[:3] for line in out.splitlines()[2:5]] == [
         ["sft", "2", "run"], ["alone", "1", "run"], ["grpo", "2", "run"],
     ]  # fmt: skip
+
+
+def test_claims_that_are_not_there_are_refused_before_anything_runs(study, tmp_path):
+    (tmp_path / "chain.yaml").write_text(f"claims: nope{CHAIN}")
+    assert study("chain.yaml")[0::2] == (2, ["rlhf_exp study: claims/nope.yaml: no such file"])
+    assert not list(tmp_path.glob("outputs/chain/*/*"))
 
 
 @pytest.mark.slow
