@@ -48,7 +48,8 @@ for_each_page = pytest.mark.parametrize("page", PAGES, ids=NAMES)
 
 MODELS = ("FOLDER", "MERGED", "GPT2_TOKENIZER_FOLDER", "STORIES260K", "outputs/RUN/model", "outputs/full/model",
           "outputs/own_model", "outputs/own_model_sft/model", "outputs/lora/model")  # fmt: skip
-FOLDERS = ("outputs/reward_model", "outputs/reward_model_tiny", "outputs/my_reward_model", "outputs/samples/x", "GSM8K")
+FOLDERS = ("outputs/reward_model", "outputs/reward_model_tiny", "outputs/my_reward_model", "outputs/samples/x", "GSM8K",
+           "outputs/hh_rlhf_real/reward_model/seed-0")  # fmt: skip
 FILES = ("PAIRS.jsonl.gz", "ROWS.jsonl", "outputs/samples/x/samples.jsonl")
 CODE = ("FILE.py", "mine.py")
 ELSEWHERE = {"pip", "docker", "export", "hf", "vllm", "lm_eval", "tensorboard", "wandb", "scancel", "srun"}

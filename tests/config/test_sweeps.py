@@ -1,5 +1,7 @@
 """The shipped studies: what their jobs are, without running one."""
 
+from dataclasses import replace
+
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
@@ -76,10 +78,39 @@ def test_every_remedy_is_an_arm_of_a_study():
     assert known <= arms
 
 
-@pytest.mark.parametrize("study", ["brevity", "countdown"])
+CLAIMS = {"brevity": 32, "countdown": 32, "comparison": 25, "hh_rlhf": 71, "gsm8k": 14}
+
+
+@pytest.mark.parametrize("study", CLAIMS)
 def test_both_forms_have_the_arms_that_claims_name_but_for_the_full_ones(study):
     claims = yaml.safe_load((ROOT / "sweeps" / "claims" / f"{study}.yaml").read_text())
     full, tiny = read_stages(study), read_stages(f"{study}_tiny")
-    assert {*tiny} - {*full} <= {"flat_start"}  # GPT-2 is flat enough
+    assert {*tiny} - {*full} <= {"flat_start", "sft"}  # GPT-2 is flat enough; a pretrained model needs no sft
     named = {arm.split()[0] for claim in claims.values() for arm in claim.get("contrast", ())} - {"start"}
-    assert named <= {*tiny} and len(claims) == 32
+    assert named <= {*tiny} and len(claims) == CLAIMS[study]
+
+
+METHODS = {
+    "sft": ("sft", "nll"),
+    "rejection_sampling": ("sft", "nll"),
+    "dpo": ("dpo", ["sigmoid"]),
+    "kto": ("kto", "kto"),
+    "ppo": ("ppo", None),
+    "grpo": ("grpo", "grpo"),
+    "dr_grpo": ("grpo", "dr_grpo"),
+    "rloo": ("rloo", None),
+}
+
+
+@pytest.mark.parametrize(("study", "tokens"), [("comparison", 4_000_000), ("comparison_tiny", 80_000)])
+def test_the_comparison_has_every_method_at_equal_tokens_measured_alike(study, tokens):
+    stages = read_stages(study)
+    jobs = {name: compose_config([*stages[name], "output_dir=x"]) for name in METHODS}
+    for name, cfg in jobs.items():
+        assert (cfg.train_tokens, replace(cfg.eval, every=None)) == (tokens, replace(jobs["sft"].eval, every=None))
+        assert (cfg.max_tokens, cfg.task.numbers) == (jobs["sft"].max_tokens, [3])
+        assert (cfg.algo.name, cfg.algo.args.get("loss_type")) == METHODS[name]
+        assert (cfg.task.samples == "self") == (name == "rejection_sampling")
+        assert 2 <= cfg.algo.args["max_steps"] / cfg.eval.every <= 5
+    assert jobs["dr_grpo"].algo.args["scale_rewards"] == "none"
+    assert len({jobs[name].algo.args["max_steps"] for name in ("grpo", "dr_grpo", "rloo")}) == 1
