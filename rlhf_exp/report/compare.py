@@ -61,9 +61,11 @@ def describe_runs(runs: list[Run], named: str | None = None, labels: dict[Path, 
     return blocks + compare_samples(measured)
 
 
-def tabulate_study(runs: list[Run]) -> list[Block]:
-    """A row per setting, with its seeds and the main figures over them, and what the tests say."""
-    measured = keep_measured(_rank(group_runs(sort_runs(runs))))
+def tabulate_study(runs: list[Run], labels: dict[Path, str] | None = None) -> list[Block]:
+    """A row per setting, with its seeds and the main figures over them, and what the tests say; `labels` as in
+    `describe_runs`."""
+    runs = sort_runs(runs)
+    measured = keep_measured(_rank(gather(runs, labels) if labels else group_runs(runs)))
     alone = describe_noise(runs)
     if not measured:
         return alone or [Text("No run was measured.")]

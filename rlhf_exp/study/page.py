@@ -6,11 +6,14 @@ page = write_study(read_study("brevity"))
 from pathlib import Path
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.report.compare import describe_runs
+from rlhf_exp.report.columns import CORRECT_BEFORE, REWARDED_BEFORE, align
+from rlhf_exp.report.compare import describe_runs, tabulate_study
+from rlhf_exp.report.groups import Groups
 from rlhf_exp.report.page import Block, Heading, Table, Text, write_page
 from rlhf_exp.report.single import describe_run
-from rlhf_exp.runs.figures import duration
+from rlhf_exp.runs.figures import duration, number, percent
 from rlhf_exp.runs.load import Run, load_run, refusing_damage
+from rlhf_exp.stats import LEVELS, SHARES, crossed_interval
 from rlhf_exp.study.stages import Study
 
 
@@ -34,12 +37,41 @@ def write_study(study: Study) -> Path:
                 for arm, group in done.items()]  # fmt: skip
         blocks: list[Block] = [Heading(study.title, 1), Text(study.asks), Heading("Stages")]
         blocks.append(Table(["arm", "runs finished", "time of all", "most memory"], rows))
-        _, *described = describe_runs(runs, labels=labels) if len(runs) > 1 else describe_run(runs[0])  # but its title
-        blocks += described
+        compared, *others = _divide([run for run in runs if run.trains], labels) or [runs]
+        _, *described = describe_runs(compared, labels=labels) if len(compared) > 1 else describe_run(compared[0])
+        blocks += described  # without its title
+        for family in others:
+            arms = ", ".join(dict.fromkeys(labels[run.path] for run in family))
+            blocks += [Heading(f"Measured on other rows: {arms}"), *tabulate_study(family, labels)]
+        alone = {arm: group for arm, group in done.items() if group and not group[0].trains}
+        blocks += [Heading("Models measured alone"), _tabulate_alone(alone)] if alone else []
         measured = {arm: group for arm, group in done.items() if group}
         blocks += describe_claims(study.claims, measured) if study.claims else []
         study.out.mkdir(parents=True, exist_ok=True)
         return write_page(blocks, study.out)
+
+
+def _divide(runs: list[Run], labels: dict[Path, str]) -> list[list[Run]]:
+    """The runs by the held-out rows that the first run of their arm was measured on, since figures of other rows cannot
+    be compared; most runs first."""
+    of_arm: dict[str, tuple] = {}
+    families: dict[tuple, list[Run]] = {}
+    for run in runs:
+        rows = run.preferences if run.trains_scorer else run.sampled("baseline")
+        key = run.trains_scorer, frozenset((row["id"], row["prompt"]) for row in rows)
+        families.setdefault(of_arm.setdefault(labels[run.path], key), []).append(run)
+    return sorted(families.values(), key=len, reverse=True)
+
+
+def _tabulate_alone(groups: Groups) -> Table:
+    """The figures of models that were not trained further, over seeds, rows and sampling."""
+    figures = {"accuracy": (CORRECT_BEFORE, SHARES, percent), "reward": (REWARDED_BEFORE, LEVELS, number(".3f"))}
+    rows = []
+    for arm, group in groups.items():
+        found = [(align(group, read), kind, write) for read, kind, write in figures.values()]
+        cells = ["-" if of is None else write(crossed_interval(of, kind)) for of, kind, write in found]
+        rows.append([arm, str(len(group)), *cells])
+    return Table(["arm", "seeds", *figures], rows)
 
 
 def _sum_cost(group: list[Run]) -> tuple[str, str]:
