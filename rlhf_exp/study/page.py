@@ -37,12 +37,12 @@ def write_study(study: Study) -> Path:
                 for arm, group in done.items()]  # fmt: skip
         blocks: list[Block] = [Heading(study.title, 1), Text(study.asks), Heading("Stages")]
         blocks.append(Table(["arm", "runs finished", "time of all", "most memory"], rows))
-        compared, *others = _divide([run for run in runs if run.trains], labels) or [runs]
+        compared, *others = _divide(study, [run for run in runs if run.trains], labels) or [runs]
         _, *described = describe_runs(compared, labels=labels) if len(compared) > 1 else describe_run(compared[0])
         blocks += described  # without its title
         for family in others:
             arms = ", ".join(dict.fromkeys(labels[run.path] for run in family))
-            blocks += [Heading(f"Measured on other rows: {arms}"), *tabulate_study(family, labels)]
+            blocks += [Heading(f"Apart from these: {arms}"), *tabulate_study(family, labels)]
         alone = {arm: group for arm, group in done.items() if group and not group[0].trains}
         blocks += [Heading("Models measured alone"), _tabulate_alone(alone)] if alone else []
         measured = {arm: group for arm, group in done.items() if group}
@@ -51,14 +51,15 @@ def write_study(study: Study) -> Path:
         return write_page(blocks, study.out)
 
 
-def _divide(runs: list[Run], labels: dict[Path, str]) -> list[list[Run]]:
+def _divide(study: Study, runs: list[Run], labels: dict[Path, str]) -> list[list[Run]]:
     """The runs by the held-out rows that the first run of their arm was measured on, since figures of other rows cannot
-    be compared; most runs first."""
+    be compared, and those of stages that the study sets apart; most runs first."""
+    apart = {job.arm for stage in study.stages.values() for job in stage.jobs if stage.apart}
     of_arm: dict[str, tuple] = {}
     families: dict[tuple, list[Run]] = {}
     for run in runs:
         rows = run.preferences if run.trains_scorer else run.sampled("baseline")
-        key = run.trains_scorer, frozenset((row["id"], row["prompt"]) for row in rows)
+        key = labels[run.path] in apart, run.trains_scorer, frozenset((row["id"], row["prompt"]) for row in rows)
         families.setdefault(of_arm.setdefault(labels[run.path], key), []).append(run)
     return sorted(families.values(), key=len, reverse=True)
 

@@ -31,7 +31,7 @@ FIRST = ("hydra/launcher=joblib", "skip_finished=true")
 """Options of every stage, which later ones may replace."""
 SEEDS = [0, 1, 2]
 STUDY = {"title": str, "claims": str, "seeds": list[int], "options": list[str], "stages": dict}
-STAGE = {"needs": dict[str, str], "seeds": list[int], "options": list[str]}
+STAGE = {"needs": dict[str, str], "seeds": list[int], "options": list[str], "apart": bool}
 INSTEAD = {"output_dir": "--out FOLDER", "hydra.sweep.dir": "--out FOLDER", "dry_run": "--dry-run", "resume": "nothing"}
 """Keys that a study does not take, and what to use."""
 
@@ -49,13 +49,14 @@ class Job(NamedTuple):
 
 class Stage(NamedTuple):
     """A sweep. `needs`: other stages; `config`: its primary config, of a file without stages; without jobs Optuna
-    chooses them."""
+    chooses them; `apart`: the report compares its arms among themselves."""
 
     name: str
     options: list[str]
     jobs: list[Job]
     needs: list[str]
     config: str | None = None
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def _expand(study: Study, name: str, values: dict, overrides: Sequence[str], par
     first = [*FIRST, set_text("hydra.sweep.dir", str(study.out / name)), *values.get("options", ())]
     last = [*given.get("options", ()), *links, f"seed=choice({','.join(map(str, seeds))})", *typed]
     options = _merge(parser, [*first, *last])
-    stage = Stage(name, options, [], _list_needs(values["stages"])[name])
+    stage = Stage(name, options, [], _list_needs(values["stages"])[name], apart=given.get("apart", False))
     for job in _list_jobs(parser, options, name, study.out / name):
         for key, of in runs.items():
             if job.seed not in of and len(of) > 1:
