@@ -75,7 +75,7 @@ def reader(tmp_path_factory, command_line):
     for name, words in made.items():
         done = command_line(*words, f"output_dir={name}", cwd=folder)
         assert done.returncode == 0, done.stderr
-    for name in ("reward_model_tiny", "my_reward_model"):
+    for name in ("reward_model_tiny", "my_reward_model", "hh_rlhf_real/reward_model/seed-0"):
         shutil.copytree(folder / "outputs" / "reward_model", folder / "outputs" / name)
     return folder
 
@@ -83,7 +83,7 @@ def reader(tmp_path_factory, command_line):
 def shorten(words):
     """The overrides of the first job of a command, with two steps and few rows."""
     args = parse_flags(get_args_parser(), words)
-    swept = {"seed", "loss_type", "max_tokens", "algo", "algo.trainer"} if args.multirun else ()
+    swept = {"seed", "loss_type", "max_tokens", "algo", "algo.trainer", "experiment", "+remedy"} if args.multirun else ()
     job = [text.split(",")[0] if text.partition("=")[0] in swept else text for text in args.overrides]
     job = [text for text in job if not text.startswith(("hydra/", "hydra."))]
     if "dry_run=true" in job:
