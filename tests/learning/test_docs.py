@@ -83,7 +83,9 @@ def reader(tmp_path_factory, command_line):
 def shorten(words):
     """The overrides of the first job of a command, with two steps and few rows."""
     args = parse_flags(get_args_parser(), words)
-    swept = {"seed", "loss_type", "max_tokens", "algo", "algo.trainer", "experiment", "+remedy"} if args.multirun else ()
+    swept = (
+        {"seed", "loss_type", "max_tokens", "algo", "algo.trainer", "experiment", "+remedy"} if args.multirun else ()
+    )
     job = [text.split(",")[0] if text.partition("=")[0] in swept else text for text in args.overrides]
     job = [text for text in job if not text.startswith(("hydra/", "hydra."))]
     if "dry_run=true" in job:
@@ -100,7 +102,7 @@ def shorten(words):
         pairs = ALGORITHMS[algo].learns_from == PAIRS and not any(key in said for key in ("task.samples", "chosen_col"))
         samples = pairs or "task.samples=self" in said or "rejection" in said
         job += ["task.baselines=false", *["task.sampling.rows=64"] * samples]
-    return job
+    return [*(["-cd", args.config_dir] if args.config_dir else []), *job]
 
 
 @pytest.mark.parametrize(("words", "steps"), list_runs())
