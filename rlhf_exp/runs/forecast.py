@@ -10,7 +10,7 @@ from typing import Any
 
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.folder import read_record
-from rlhf_exp.runs.listing import list_runs, read_key
+from rlhf_exp.runs.listing import list_runs, read_settings
 from rlhf_exp.runs.load import Run
 from rlhf_exp.runs.settings import flatten
 
@@ -40,8 +40,9 @@ def find_like(config: Mapping[str, Any], besides: Path | None = None) -> tuple[s
     for run in reversed(runs):
         place = Path(run["run"])
         is_done = run["task"] == config["task.name"] and run["status"] == "finished" and run["steps"]
-        if is_done and all(read_key(run, key) == config.get(key) for key in LIKE):
-            if besides is None or place.resolve() != besides.resolve():
+        if is_done and (besides is None or place.resolve() != besides.resolve()):
+            settings = read_settings(run)  # once: a run ends with this, and outputs/ may hold hundreds
+            if all(settings.get(key) == config.get(key) for key in LIKE):
                 return run["run"], read_record(place)
     return None
 

@@ -54,7 +54,7 @@ def read_key(run: dict[str, Any], key: str) -> Any:
     if key in ("accuracy", "gain"):
         return (run[key] or {}).get("value")
     key = "tags" if key == "tag" else key
-    return run[key] if key in run else _read_settings(run).get(key)
+    return run[key] if key in run else read_settings(run).get(key)
 
 
 def filter_runs(runs: list[dict[str, Any]], condition: str) -> list[dict[str, Any]]:
@@ -129,12 +129,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _check_key(flag: str, key: str, runs: list[dict[str, Any]]) -> None:
     """Refuse a key that neither every run nor the config of any run has, and that no run could have."""
-    if key not in (*KEYS, "tags") and key not in known_keys() and not any(key in _read_settings(run) for run in runs):
+    if key not in (*KEYS, "tags") and key not in known_keys() and not any(key in read_settings(run) for run in runs):
         near = nearest(key, KEYS)
         raise ConfigError([f"{flag}: {f'no such key; did you mean {near}?' if near else explain_key(key)}"])
 
 
-def _read_settings(run: dict[str, Any]) -> dict[str, Any]:
+def read_settings(run: dict[str, Any]) -> dict[str, Any]:
     """The config by dotted key; {} if there is none that can be read."""
     return flatten(_read_saved(run, "config", dict))
 
