@@ -42,7 +42,7 @@ that does not exist, a value of another type or out of range, and values that co
 line each.
 
 In the tables *chosen* is a default that depends on algorithm, task, model size, adapter and device
-(`rlhf_exp/config/defaults.py`); `dry_run=true` shows each with its reason. `null` is no value.
+(`rlhf_exp/config/defaults.py`); `dry_run=true verbose=true` shows each with its reason. `null` is no value.
 """
 
 ESCAPED = "\\|"  # within a table
