@@ -55,7 +55,7 @@ lint: $(INSTALLED) ## ruff: rules and formatting; mypy: types
 bench: $(INSTALLED) ## the measurement BENCH=bench/NAME.py; without it all of them, which takes hours
 	@set -e; for script in $(BENCH); do echo "$(PY) $$script $(ARGS)"; $(PY) $$script $(ARGS); done
 
-calibrate: $(INSTALLED) ## thresholds of the diagnosis and the tables of docs/diagnosis.md, from the archived runs; seconds
+calibrate: $(INSTALLED) ## thresholds of the diagnosis and the tables of docs/appendix/diagnosis.md, from the archived runs; seconds
 	$(PY) bench/calibration/tables.py $(ARGS)
 
 audit: $(INSTALLED) ## check the grader and the rewards of a task: ARGS="task=gsm8k"

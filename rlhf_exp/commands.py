@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from rlhf_exp import processes
 from rlhf_exp.errors import FAILED, NOTE, REFUSED, ConfigError, Stop, name_error, printable, say
 
-FOLDERS = ("chat", "describe", "diagnose", "report", "runs", "sample", "study")
+FOLDERS = ("chat", "describe", "diagnose", "report", "runs", "sample", "study", "view")
 COMMANDS = {name: f"rlhf_exp.{name}.__main__" for name in FOLDERS}
 COMMANDS |= {name: f"rlhf_exp.{name}" for name in ("audit", "calibrate", "merge")}
 """The commands beside an experiment, each with the module whose `main` takes its arguments: `python -m rlhf_exp report`
@@ -38,7 +38,7 @@ def run_command(
     if {"-h", "--help"} & set(arguments):
         print(usage(), end="")
         return 0
-    if not sys.stderr.isatty():  # a log would keep every redraw
+    if not sys.stderr.isatty():  # a log would keep every redraw; ours are lines there: progress.py
         hide_bars()
     if command and processes.count() > 1:
         say("takes one process; start it without torchrun", command)
@@ -66,7 +66,7 @@ def guard(work: Callable[[], int | None], command: str = "", where: str = "") ->
         elif not problems:
             print(printable("".join(traceback.format_exception(error))), end="", file=sys.stderr)
         for problem in problems or [f"failed: {name_error(error)}"]:
-            say(where + problem, command)
+            say(where + problem, command, "red")
         return REFUSED if isinstance(error, ConfigError) else FAILED
 
 
@@ -84,6 +84,7 @@ def parse_flags(
 
 
 def hide_bars() -> None:
-    """Draw no progress bars, here and in processes started later. tqdm and datasets read this as they are imported."""
+    """Draw no progress bars of libraries, here and in processes started later. tqdm and datasets read this as they are
+    imported."""
     os.environ.setdefault("TQDM_DISABLE", "1")
     os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")

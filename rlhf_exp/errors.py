@@ -4,11 +4,12 @@ show.
     Problem("max_tokens", "range", 0, "a whole number >= 1")    # max_tokens=0: must be a whole number >= 1
 """
 
+import os
 import re
 import signal
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TextIO
 
 FAILED, REFUSED, ALARMED = 1, 2, 3
 SIGNALLED = 128
@@ -20,6 +21,7 @@ UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\
 """What makes a terminal do something, or a line read in another order: control characters but tab and newline, marks of
 the direction of writing; and halves of characters, which cannot be written."""
 
+COLOURS = {"green": 32, "yellow": 33, "red": 31}
 
 HIDDEN = "(hidden)"
 _COUNT = re.compile(r"(^|_)(max|min|num|train|new|eval)_token$", re.IGNORECASE)  # max_tokens with a letter missing
@@ -114,9 +116,16 @@ class AlarmStop(Stop):
         self.name = alarm
 
 
-def say(line: str, command: str = "") -> None:
+def say(line: str, command: str = "", colour: str | None = None) -> None:
     """A line on stderr after the name of the command: `rlhf_exp: `, or `rlhf_exp describe: `."""
-    print(f"rlhf_exp{' ' if command else ''}{command}: {printable(line)}", file=sys.stderr)
+    print(paint(f"rlhf_exp{' ' if command else ''}{command}: {printable(line)}", colour, sys.stderr), file=sys.stderr)
+
+
+def paint(text: str, colour: str | None, stream: TextIO) -> str:
+    """The text in one of COLOURS, if the stream is a terminal with colours, and NO_COLOR (https://no-color.org) is not
+    set."""
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb" or not stream.isatty()
+    return text if colour is None or is_plain else f"\x1b[{COLOURS[colour]}m{text}\x1b[0m"
 
 
 def printable(text: str) -> str:

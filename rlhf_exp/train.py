@@ -12,6 +12,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from rlhf_exp import processes
 from rlhf_exp.callbacks.alarms import Alarms
+from rlhf_exp.callbacks.completions import CompletionsWriter
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter, Probe, QuietProgress
 from rlhf_exp.callbacks.tracking import watch as track_training
@@ -77,10 +78,10 @@ def add_callbacks(
     others, since each sees only what earlier ones have added to the logs."""
     for printed in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printed)
-    track_training(trainer)
     monitor, callbacks = experiment.cfg.monitor, trainer.callback_handler.callbacks
     folder = experiment.folder.path
     run = load_run(folder)
+    track_training(trainer, texts=run.config.get("report", {}).get("samples") is not False)
     find = partial(find_alarms, config=run.config, evaluation=run.evaluation, room=run.info.get("context_room"))
     callbacks.insert(0, Alarms(folder, find, monitor, signals))
     callbacks.insert(0, MetricsWriter(folder, probe, monitor.every_steps))
@@ -97,6 +98,8 @@ def add_callbacks(
         trainer.add_callback(QuietProgress())
     if experiment.cfg.algo.args.get("use_vllm") and isinstance(trainer, ResumableRollouts):
         trainer.add_callback(EngineCallback(trainer))
+    if monitor.completions and isinstance(trainer, ResumableRollouts):
+        trainer.add_callback(CompletionsWriter(trainer, experiment.folder, monitor.completions))
     if experiment.cfg.preflight == "on":
         trainer.add_callback(FirstSteps(trainer, experiment))
     meter = ComputeMeter(experiment.cfg.train_tokens)

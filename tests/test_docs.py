@@ -36,6 +36,7 @@ from rlhf_exp.runs.manifest import staged
 from rlhf_exp.study.__main__ import PARSER as STUDY
 from rlhf_exp.study.plan import plan_study
 from rlhf_exp.study.stages import read_study
+from rlhf_exp.view.__main__ import PARSER as VIEW
 
 if not (ROOT / "README.md").is_file():
     pytest.skip("docs are not installed with the package", allow_module_level=True)
@@ -191,8 +192,8 @@ def check_own(module, words):
         DESCRIBE.compose(words)
     elif name == "sample":
         compose_command(name, ["algo=none", "output_dir=x"], words)
-    elif name in ("chat", "merge", "report", "runs"):
-        parse_flags({"chat": CHAT, "merge": MERGE, "report": REPORT, "runs": RUNS}[name], words)
+    elif name in ("chat", "merge", "report", "runs", "view"):
+        parse_flags({"chat": CHAT, "merge": MERGE, "report": REPORT, "runs": RUNS, "view": VIEW}[name], words)
     elif name == "study":
         check_study(words)
     elif name == "rlhf_exp":

@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "rlhf_exp"
 
 LAYERS = (
-    ("errors", "processes", "commands", "stats", "forms", "algorithms", "findings", "config.values"),
+    ("errors", "processes", "progress", "commands", "stats", "forms", "algorithms", "findings", "config.values"),
     ("graders",),  # texts to grades: tasks and rewards call them
     ("config", "tasks", "rewards.countdown", "rewards.table"),  # a config is of the keys of tasks and rewards
     ("runs",),
@@ -23,7 +23,7 @@ LAYERS = (
     ("callbacks", "trainers"),
     ("evaluation",),
     ("diagnose", "report"),
-    ("chat", "sample", "describe", "dry_run"),
+    ("chat", "sample", "describe", "dry_run", "view"),
     ("preflight",),  # it estimates memory as a dry run does
     ("train",),
     ("pipeline",),

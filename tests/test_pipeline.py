@@ -40,7 +40,7 @@ def test_a_run_measures_sampling_baselines_before_it_trains_and_the_probe_kl_wit
     small = ("model=tiny_untrained", *(f"model.init.{size}" for size in shape), "max_tokens=6", "eval.rows=8")
     done = launch(
         *SMALL, *small, "algo.args.max_steps=2", "algo.args.beta=0", "reward=random", "algo.args.learning_rate=0.01",
-        "task.baselines=true", "output_dir=policies",
+        "task.baselines=true", "monitor.completions=0", "output_dir=policies",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "\n[baselines] " in done.stdout and ", best on validation rows; trained minus it " in done.stdout
@@ -49,6 +49,7 @@ def test_a_run_measures_sampling_baselines_before_it_trains_and_the_probe_kl_wit
     assert "trained_minus" in figures
     rows = read_lines(workplace / "policies" / "metrics.jsonl")
     assert all("kl" not in row for row in rows) and rows[-1]["probe/kl"] > 0
+    assert not (workplace / "policies" / "completions.jsonl").exists()
 
 
 def test_run_json_says_what_ran_and_what_it_cost(finished):
@@ -58,6 +59,8 @@ def test_run_json_says_what_ran_and_what_it_cost(finished):
     assert record["steps"] == 4 and record["prompt_tokens"] == 4 * 16 * 7
     assert record["completion_tokens"] == record["work"]["decode_passes"]
     assert set(record["seconds"]) == {"load", "baseline", "preflight", "train", "evaluate", "report"}
+    size = (finished[0] / "completions.jsonl").stat().st_size
+    assert size > 0 and record["completions_mb"] == round(size / 1e6, 3)
     assert record["peak_memory_mb"] > 100 and record["versions"]["trl"]
 
 
@@ -84,6 +87,10 @@ def test_evaluation_and_samples_agree(finished):
         assert section["accuracy"]["low"] <= section["accuracy"]["value"] <= section["accuracy"]["high"]
         assert section["max_tokens"] == 24 and max(s["tokens"] for s in rows) <= 24
     assert evaluation["baseline"]["kl"]["mean"]["value"] == 0 < evaluation["trained"]["kl"]["mean"]["value"]
+    for sample in samples:
+        assert "".join(sample["token_texts"]) == sample["completion"]
+        assert len(sample["token_texts"]) == len(sample["token_logprobs"]) == sample["tokens"]
+        assert sum(sample.get("token_kl", [])) == pytest.approx(sample["kl"], abs=2e-3)
     paired = evaluation["paired"]
     assert paired["wins"] + paired["losses"] + paired["ties"] == paired["n"] == 32
 
@@ -134,6 +141,7 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(finished, workplace, launch)
     done = launch("resume=broken")
     assert done.returncode == 0, done.stderr
     assert read_metrics(broken) == read_metrics(finished[0])
+    assert (broken / "completions.jsonl").read_text() == (finished[0] / "completions.jsonl").read_text()
     assert json.loads((broken / "run.json").read_text())["status"] == "finished"
     assert (broken / "samples.jsonl").read_text() == (finished[0] / "samples.jsonl").read_text()
 

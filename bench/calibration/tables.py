@@ -1,6 +1,6 @@
 """Computes thresholds and tables again from the archive alone, in seconds: `make calibrate`.
 
-    python bench/calibration/tables.py       # rlhf_exp/assets/calibration.json.gz and the tables of docs/diagnosis.md
+    python bench/calibration/tables.py  # rlhf_exp/assets/calibration.json.gz, the tables of docs/appendix/diagnosis.md
 
 A false alarm is counted by cross-fitting: each healthy run is judged by thresholds from the runs of the other settings.
 A failure is judged by the thresholds from all healthy runs. Intervals are exact (Clopper-Pearson, 95%).
@@ -23,7 +23,7 @@ from settings import CHECKS, DEVELOPED, HERE, MEANT
 from rlhf_exp.diagnose import diagnose, score_run
 from rlhf_exp.diagnose.calibration import Calibration, Scores, find_thresholds, save_calibration
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "diagnosis.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "appendix" / "diagnosis.md"
 BEGIN, END = "<!-- tables: begin (make calibrate) -->", "<!-- tables: end -->"
 
 

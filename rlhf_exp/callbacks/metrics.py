@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm.auto import tqdm
 from transformers import TrainerCallback, TrainerState
 from transformers.trainer_callback import ProgressCallback
 
 from rlhf_exp.models.kl import token_kl
 from rlhf_exp.models.scoring import Model, Row, completion_logps, evaluating, split_rows, whole_weights
+from rlhf_exp.progress import progress
 from rlhf_exp.runs.folder import append_jsonl, keep_rows
 
 SHOWN = ("reward", "loss", "probe/kl", "completions/mean_length")
@@ -89,12 +89,12 @@ class MetricsWriter(TrainerCallback):
 
 
 class QuietProgress(ProgressCallback):
-    """The progress bar, which shows the newest figures instead of printing a line per step. It is drawn only if stderr
-    is a terminal: a log file would keep every redraw."""
+    """The progress bar, which shows the newest figures instead of printing a line per step; in a log a line now and
+    then."""
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if state.is_world_process_zero:
-            self.training_bar = tqdm(total=state.max_steps, desc="train", unit="step", dynamic_ncols=True, disable=None)
+            self.training_bar = progress(state.max_steps, "train", "step", leave=True)
         self.current_step = 0
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **kwargs: Any) -> None:

@@ -2,7 +2,7 @@
 
     with track(cfg, run_dir):      # opens the tracker's run with the whole config, and closes it even after an error
         run(cfg, run_dir)
-    watch(trainer)                 # training logs into that run
+    watch(trainer)                 # training logs into that run, on W&B with a table of each rollout
     alert("kl_drift at step 40", "...")
 
 `logging=` switches them on. W&B is offline if there is no key. A tracker that fails prints a line and never ends the
@@ -51,10 +51,16 @@ def track(cfg: Config, run_dir: Path) -> Iterator[None]:
             _attempt("W&B: the results are missing", partial(_close_wandb, run_dir))
 
 
-def watch(trainer: "Trainer") -> None:
+def watch(trainer: "Trainer", texts: bool = True) -> None:
     """Let the trainer log into the run that `track` opened. Transformers would open one that all jobs of a sweep share,
-    and write TRL's arguments into its config."""
+    and write TRL's arguments into its config.
+
+    Args:
+        texts: W&B gets the prompts and completions of training. TRL's `log_completions` would also print them all.
+    """
     from transformers.integrations import TrackioCallback, WandbCallback
+
+    from rlhf_exp.trainers.resuming import ResumableRollouts
 
     class Quiet:
         """Its run was opened before training, and is closed after it."""
@@ -68,14 +74,22 @@ def watch(trainer: "Trainer") -> None:
             problem = f"{self.name}: a step was not logged"
             _attempt(problem, lambda: super(Quiet, self).on_log(*args, **kwargs))  # type: ignore[misc]
 
+        def on_train_end(self, *args: Any, **kwargs: Any) -> None:
+            """Leaves the run open for the results."""
+
     class RunLogger(Quiet, WandbCallback):
-        name = "W&B"
+        name, rollout = "W&B", 0
+
+        def on_log(self, *args: Any, **kwargs: Any) -> None:
+            """A rollout that several logged steps learn from is logged once."""
+            if texts and isinstance(trainer, ResumableRollouts) and trainer.rollouts != self.rollout:
+                self.rollout = trainer.rollouts
+                if not trainer.log_completions:
+                    _attempt("W&B: a rollout was not logged", lambda: _log_rollout(trainer))
+            super().on_log(*args, **kwargs)
 
     class TrackioLogger(Quiet, TrackioCallback):
         name = "trackio"
-
-        def on_train_end(self, *args: Any, **kwargs: Any) -> None:
-            """Leaves the run open for the results."""
 
     if trainer.pop_callback(WandbCallback) is not None and _find_run() is not None:
         trainer.add_callback(RunLogger())
@@ -146,12 +160,42 @@ def _open_wandb(cfg: Config, run_dir: Path) -> None:
         print(f"W&B run {name}: {where}", flush=True)
 
 
+def _log_rollout(trainer: Any) -> None:
+    """Log a table of the newest rollout, of all processes, from the buffer of TRL's `log_completions`. PPO has an
+    advantage for each token, which is not in it."""
+    import wandb
+
+    logs = trainer._logs
+    columns = {"prompt": logs["prompt"], "completion": logs["completion"], **logs["rewards"], **logs["extra"]}
+    columns |= {"advantage": logs["advantages"]} if trainer.num_generations > 1 else {}
+    rows = zip([trainer.state.global_step] * len(logs["prompt"]), *columns.values(), strict=True)
+    table = wandb.Table(columns=["step", *columns], data=[[_write_cell(cell) for cell in row] for row in rows])
+    wandb.log({"completions": table}, commit=False)  # with the figures of the step
+
+
+def _write_cell(cell: Any) -> Any:
+    """Messages as text, since a column of a table has one type."""
+    return "\n".join(f"{one['role']}: {one['content']}" for one in cell) if isinstance(cell, list) else cell
+
+
 def _close_wandb(run_dir: Path) -> None:
+    """Send the results, the report and its plots; with WANDB_LOG_MODEL=end, as transformers names it, the model too."""
+    import wandb
+
     opened, status = _find_run(), FAILED
     try:
         run = load_run(run_dir)
         status = 0 if run.status == "finished" else FAILED
         opened.summary.update(list_results(run))
+        media: dict[str, Any] = {f"plots/{path.stem}": wandb.Image(str(path)) for path in run_dir.glob("plots/*.png")}
+        if (page := run_dir / "report.html").is_file():
+            media["report"] = wandb.Html(str(page), inject=False)
+        if media:
+            opened.log(media)
+        if os.environ.get("WANDB_LOG_MODEL", "").lower() == "end" and (run_dir / "model").is_dir():
+            artifact = wandb.Artifact(f"model-{opened.id}", "model")
+            artifact.add_dir(str(run_dir / "model"))
+            opened.log_artifact(artifact)
     finally:
         opened.finish(exit_code=status)
 

@@ -229,6 +229,7 @@ class Monitor:
     stop_on_nonfinite: bool
     stop_on: list[str]
     ignore: list[str]
+    completions: Annotated[int, Within(">= 0, <= 65536")]
 
 
 @dataclass(frozen=True)
@@ -261,6 +262,13 @@ class Eval:
 
 
 @dataclass(frozen=True)
+class Report:
+    """What the report of a run shows."""
+
+    samples: bool
+
+
+@dataclass(frozen=True)
 class Hub:
     """Whether and where the trained model is pushed (push.py). `base_model` is the start model's id on the hub, where
     `model.path` is a folder: the model card and an adapter's config name it."""
@@ -278,6 +286,7 @@ class Config:
     train_tokens: Annotated[int | None, Within(">= 1, <= 1000000000000000")]
     preflight: Literal["on", "off", "only"]
     dry_run: bool
+    verbose: bool
     resume: str | None
     skip_finished: bool
     run: Labels
@@ -294,6 +303,7 @@ class Config:
     logging: Logging
     monitor: Monitor
     eval: Eval
+    report: Report
     hub: Hub
 
     @property

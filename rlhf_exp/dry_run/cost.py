@@ -33,7 +33,8 @@ MARGIN = 1.25
 """Nine runs on a CPU took 0.85 to 1.24 times the estimate: docs/gpu.md."""
 BYTES_4_BIT = 0.5 + 8 / 64 / 8 + 4 / 64 / 256  # a weight, and its shares of the scales of two levels
 
-TOO_LARGE = "; MORE than"
+FITS, MAY_NOT, TOO_LARGE, UNKNOWN = "fits", "may not fit", "DOES NOT FIT", "unknown"
+"""Whether a run fits into memory."""
 
 Phases = dict[str, dict[str, float]]
 """Bytes by phase, and in it by what takes them."""
@@ -74,18 +75,29 @@ def estimate_memory(
     return phases
 
 
-def warn_of_memory(cfg: Config, needed: dict[str, float]) -> str:
-    """The end of the line about memory: whether the run fits the machine that `hardware=` names, or that a phase needs
-    more bytes than are free here, and a remedy."""
-    peak, (free, place) = max(needed.values(), default=0), find_memory(cfg)
-    if peak <= free:
-        fits = "may not fit" if MARGIN * peak > free else "fits"
-        return f"; {fits} in {place}" if targets_other_hardware(cfg) else ""
+def judge_memory(cfg: Config, needed: dict[str, float]) -> tuple[str, str, str]:
+    """Whether the run fits the machine that `hardware=` names, or into what is free here; what it needs; and of what,
+    with a way to fit if it is TOO_LARGE: above all the memory of another machine, and here above MARGIN times what is
+    free, as in the preflight.
+
+    Args:
+        needed: bytes of each phase.
+    """
+    phase, (free, place) = max(needed, key=needed.__getitem__), find_memory(cfg)
+    peak, most = needed[phase], free * (1 if targets_other_hardware(cfg) else MARGIN)
+    said = f"{phase} needs {write_bytes(peak)}"
+    if peak <= most:
+        return (MAY_NOT if MARGIN * peak > free else FITS), said, f" of {place}"
     ways = {"none": "add peft=lora or peft=qlora", "lora": "add peft=qlora"}
     way = ways.get(cfg.peft.name, "use a smaller model or algo.args.per_device_train_batch_size")
-    if all(bytes_ <= free for phase, bytes_ in needed.items() if phase not in ("evaluation", "validation")):
+    if all(bytes_ <= most for phase, bytes_ in needed.items() if phase not in ("evaluation", "validation")):
         way = f"use an eval.batch_size below {cfg.eval.batch_size}"
-    return f"{TOO_LARGE} {place}; {way}"
+    return TOO_LARGE, said, f", MORE than {place}; {way}"
+
+
+def write_bytes(bytes_: float) -> str:
+    """841.7 MB, or 27.53 GB."""
+    return f"{bytes_ / 1e9:,.2f} GB" if bytes_ >= 1e9 else f"{bytes_ / 1e6:,.1f} MB"
 
 
 def find_memory(cfg: Config) -> tuple[float, str]:
@@ -96,6 +108,8 @@ def find_memory(cfg: Config) -> tuple[float, str]:
         return free, f"the {free / 1e9:.0f} GB of {where}"
     found = re.search(r"MemAvailable: +(\d+) kB", MEMORY.read_text()) if MEMORY.is_file() else None
     free = int(found[1]) * 1024 if found else sys.maxsize
+    if not found and cfg.device.use_cpu:
+        return free, "what is free on this computer, whose system does not tell how much"
     if not cfg.device.use_cpu:
         free = torch.cuda.mem_get_info()[0]
     return free, f"the {free / 1e9:.2f} GB that are free on this {'computer' if cfg.device.use_cpu else 'GPU'}"

@@ -24,6 +24,7 @@ from rlhf_exp.evaluation.metrics import average_rows, summarise
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import FORBIDDEN, OF_EVERY_TASK, Policy
 from rlhf_exp.models.scoring import Model
+from rlhf_exp.progress import progress
 from rlhf_exp.stats import DIFFERENCES, paired_interval
 from rlhf_exp.tasks import Row, load_validation, wants_chat
 
@@ -73,11 +74,16 @@ def measure_baselines(experiment: Experiment, model: Model) -> BestBaseline:
 
     def measure(policy: Policy, rows: int) -> float:
         on_validation = replace(graded, task=replace(graded.task, eval=validation[:rows]))
-        return float(average_rows(_sample(on_validation, model, policy, 1, "validation"))["accuracy"].mean())
+        accuracy = average_rows(_sample(on_validation, model, policy, 1, "validation"))["accuracy"].mean()
+        bar.update()
+        return float(accuracy)
 
-    best, tried = sift(list_candidates(cfg, tokenizer), measure, len(validation))
-    k = 1 if best.temperature == 0 else cfg.eval.completions
-    return BestBaseline(best, tried, _sample(graded, model, best, k, "evaluation"))
+    candidates = list_candidates(cfg, tokenizer)
+    total = sum(policies for policies, _ in plan_rounds(len(candidates), len(validation)))
+    with progress(total + 1, "baselines", "policy") as bar:
+        best, tried = sift(candidates, measure, len(validation))
+        k = 1 if best.temperature == 0 else cfg.eval.completions
+        return BestBaseline(best, tried, _sample(graded, model, best, k, "evaluation"))
 
 
 def sift(
@@ -89,14 +95,19 @@ def sift(
     Source: successive halving, Jamieson & Talwalkar 2016 (arXiv:1502.07943), with rows as the resource.
     """
     tried: dict[str, float] = {}
-    rows = min(FEW_ROWS, most)
-    while True:
-        found = {policy: measure(policy, rows) for policy in candidates}
+    for policies, rows in plan_rounds(len(candidates), most):
+        found = {policy: measure(policy, rows) for policy in candidates[:policies]}
         tried |= {policy.name: accuracy for policy, accuracy in found.items()}
-        candidates = sorted(candidates, key=found.__getitem__, reverse=True)[: (len(candidates) + 1) // 2]
-        if rows == most:
-            return candidates[0], tried
-        rows = min(2 * rows, most)
+        candidates = sorted(found, key=found.__getitem__, reverse=True)
+    return candidates[0], tried
+
+
+def plan_rounds(policies: int, most: int) -> list[tuple[int, int]]:
+    """How many policies each round of sifting measures, and on how many rows."""
+    rounds = [(policies, min(FEW_ROWS, most))]
+    while (rows := rounds[-1][1]) < most:
+        rounds.append(((rounds[-1][0] + 1) // 2, min(2 * rows, most)))
+    return rounds
 
 
 def list_candidates(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> list[Policy]:

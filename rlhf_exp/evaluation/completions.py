@@ -26,6 +26,7 @@ from rlhf_exp.models.source import ModelSource
 from rlhf_exp.models.vllm import choose_engine, sample_by_vllm
 from rlhf_exp.rewards import score_completions
 from rlhf_exp.tasks import Row as TaskRow
+from rlhf_exp.tasks.texts import describe_prompt
 from rlhf_exp.tasks.tokens import encode_prompts
 
 
@@ -47,6 +48,7 @@ class Completion:
         grade: what the grader returned, without the score; empty without a grader.
         rewards: every reward component by name.
         reward: their weighted sum; None without rewards.
+        per_token: lists with a value for each of its tokens (token_figures.py), for some completions.
     """
 
     row: int
@@ -61,6 +63,7 @@ class Completion:
     grade: dict[str, Any] = field(default_factory=dict)
     rewards: dict[str, float] = field(default_factory=dict)
     reward: float | None = None
+    per_token: dict[str, list[Any]] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -73,19 +76,16 @@ class Completion:
         return self.grade["outcome"] == "correct"
 
     def describe(self, which: str, row: TaskRow) -> dict[str, Any]:
-        """The line of samples.jsonl: what has no value is absent. If the row's prompt is messages, they are in
-        `messages`, and `prompt` is the text of the last one."""
-        prompt, chat = row["prompt"], {}
-        if not isinstance(prompt, str):
-            prompt, chat = prompt[-1]["content"], {"messages": prompt}
-        line = {"which": which, "id": row["id"], "sample": self.place, "decoding": self.decoding, "prompt": prompt}
-        line |= chat | {"completion": self.text, "tokens": len(self.ids), "truncated": self.truncated} | self.grade
+        """The line of samples.jsonl: what has no value is absent."""
+        line = {"which": which, "id": row["id"], "sample": self.place, "decoding": self.decoding}
+        line |= describe_prompt(row["prompt"]) | {"completion": self.text, "tokens": len(self.ids)}
+        line |= {"truncated": self.truncated} | self.grade
         if self.reward is not None:
             line |= {"rewards": self.rewards, "reward": self.reward}
         line["kl"] = self.kl
         if self.kl_sampled is not None:
             line |= {"kl_sampled": self.kl_sampled, "kl_outside": self.kl_outside}
-        return line
+        return line | self.per_token
 
 
 def sample_held_out(
@@ -114,12 +114,12 @@ def sample_held_out(
     if source is not None and choose_engine(cfg) == "vllm":
         draw, by_vllm = partial(sample_by_vllm, source), True
     completions = []
-    for decoding, k, sampling in decodings:
+    for number, (decoding, k, sampling) in enumerate(decodings, start=1):
         places = [(row, place) for row in range(len(prompt_ids)) for place in range(k)]
         keys: list[Key] = [(purpose, cfg.eval.seed, *place) for place in places]
         prompts = [prompt_ids[row] for row, _ in places]
         size = -(-len(keys) // processes.count()) if by_vllm else cfg.eval.batch_size  # vLLM batches by itself
-        named = f"{title}, greedy" if decoding == "greedy" else title
+        named = f"{title}, {decoding}, {number}/{len(decodings)}" if len(decodings) > 1 else title
         with evaluating(model):
             ids = draw_in_batches(partial(draw, sampling=sampling, eos_ids=eos_ids), prompts, keys, size, named)
         plain = sampling.is_plain or sampling.temperature == 0  # greedy decoding draws from no distribution

@@ -25,6 +25,7 @@ from rlhf_exp.evaluation.metrics import average_rows, compare, summarise
 from rlhf_exp.evaluation.preferences import compare_preferences, find_errors, summarise_preferences
 from rlhf_exp.evaluation.probes import Probes, load_probes, summarise_probes
 from rlhf_exp.evaluation.reasoning import cut_reasoning
+from rlhf_exp.evaluation.token_figures import add_token_figures
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_policy, load_scorer
 from rlhf_exp.models.scoring import Model, whole_weights
@@ -82,7 +83,7 @@ class PolicyEvaluator:
         more = replace(cfg, eval=replace(cfg.eval, completions=cfg.eval.start_completions))
         sampled, cached = sample_cached(replace(self.experiment, cfg=more), "baseline", start_model)
         self.experiment.folder.record |= {"eval_engine": choose_engine(cfg), "baseline_cached": cached}
-        completions = judge(self.experiment, sampled)
+        completions = add_token_figures(self.experiment, judge(self.experiment, sampled), start_model)
         section = summarise(completions, cfg.max_tokens, cfg.eval.completions)
         section |= self._cut_reasoning(start_model, completions)
         loss, demonstrations = self._measure_loss(start_model)
@@ -112,6 +113,7 @@ class PolicyEvaluator:
         source = replace(self.experiment.model.at(self.experiment.folder.path / "model"), dtype=start_model.dtype)
         policy = load_policy(source)
         completions = judge(self.experiment, sample_held_out(self.experiment, policy, start_model, source=source))
+        completions = add_token_figures(self.experiment, completions, policy, start_model)
         section, start, pairs = summarise(completions, cfg.max_tokens), self.measured["baseline"], []
         section |= self._cut_reasoning(policy, completions)
         paired = compare(start.completions, completions, cfg.max_tokens)

@@ -101,7 +101,7 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
     """
     args = parse_flags(PARSER, arguments, PARSER.parse_intermixed_args)
     for text in args.overrides:
-        if name_key(text) in ("resume", "dry_run"):
+        if name_key(text) in ("resume", "dry_run", "verbose"):
             raise ConfigError([f"{text}: not with rlhf_exp {command}, only with rlhf_exp"])
     overrides = [*args.overrides, *([set_text("output_dir", args.out)] if args.out else [])]
     with explaining(overrides):

@@ -15,6 +15,7 @@ from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.commands import COMMANDS
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import explain_key, known_keys, name_key, takes_text
+from rlhf_exp.config.rules.algorithm import explain_loss
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import one_of, suggest
 from rlhf_exp.errors import ConfigError
@@ -49,7 +50,7 @@ def set_text(key: str, value: str) -> str:
 def explain(error: Exception, overrides: Sequence[str]) -> str:
     """One line for an error of Hydra or OmegaConf while composing the config from `overrides`."""
     if isinstance(error, MissingConfigException):
-        return _explain_missing(error)
+        return _explain_missing(error, overrides)
     if isinstance(error, OverrideParseException):
         return _explain_unread(error.override)
     if isinstance(error, RecursionError):
@@ -68,8 +69,7 @@ def explain(error: Exception, overrides: Sequence[str]) -> str:
 
 def _explain_unknown(key: str, overrides: Sequence[str]) -> str:
     """A key that is not in the config: it must be added, or there is none of that name."""
-    algo = dict(text.split("=", 1) for text in overrides if "=" in text).get("algo")
-    algo = algo if algo in ALGORITHMS else "grpo"
+    algo = _find_algorithm(overrides)
     text = next((text for text in overrides if name_key(text) == key), key)
     place, _, end = key.rpartition(".")
     named = ("reward.weights", "reward.functions", "task.options")  # the user's own names are below these
@@ -78,6 +78,12 @@ def _explain_unknown(key: str, overrides: Sequence[str]) -> str:
     if (why := explain_key(key, algo)).endswith(f" {key}?"):
         why = "the config that -cn names lacks it; its defaults list must begin with /config"
     return f"{text}: {why}"
+
+
+def _find_algorithm(overrides: Sequence[str]) -> str:
+    """The one that is typed, else the default."""
+    algo = dict(text.split("=", 1) for text in overrides if "=" in text).get("algo", "")
+    return algo if algo in ALGORITHMS else "grpo"
 
 
 def _explain_unread(text: str) -> str:
@@ -94,7 +100,7 @@ def _explain_unread(text: str) -> str:
     return f"{text}: cannot be read; must be KEY=VALUE, with special characters of a text in quotes"
 
 
-def _explain_missing(error: MissingConfigException) -> str:
+def _explain_missing(error: MissingConfigException, overrides: Sequence[str]) -> str:
     if "Could not load" in (line := str(error).partition("\n")[0]):  # a file that another's defaults list names
         return line
     missing = error.missing_cfg_file or ""
@@ -106,5 +112,10 @@ def _explain_missing(error: MissingConfigException) -> str:
         return f"-cn {option}: no such config; studies, with -cd sweeps: {', '.join(studies)}"
     if group.startswith("hydra/") and option in EXTRAS:
         return f'{group}={option}: is not installed; pip install ".[{EXTRAS[option]}]"'
+    if group == "loss_type":
+        algo = _find_algorithm(overrides)
+        if option not in (row := ALGORITHMS[algo]).losses or row.loss is None:
+            return explain_loss(option, algo)
+        return f"loss_type={option}: not an option; with algo={algo} it is algo.args.loss_type={option}"
     options = [name for name in error.options or () if not name.startswith("_")]
     return f"{group}={option}: no such option; {INSTEAD.get(group, '')}{one_of(option.replace('.', '_'), options)}"

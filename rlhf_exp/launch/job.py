@@ -125,10 +125,10 @@ def plan_run(config: Config, numbered: bool) -> Plan:
     """
     if problems := [] if numbered else check_run_folder(config):
         raise ConfigError(problems)
-    what = f"{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}"
-    print(f"{'dry run: ' if config.dry_run else ''}{what}: {config.output_dir}", flush=True)
     if config.dry_run:
         return Plan.START
+    what = f"{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}"
+    print(f"{what}: {config.output_dir}", flush=True)
     folder = Path(config.resume or config.output_dir)
     if config.resume:
         for note in check_resume(config):

@@ -33,7 +33,7 @@ from rlhf_exp.launch.explain import set_text
 from rlhf_exp.launch.job import check_job, connect, run_job
 from rlhf_exp.launch.workers import Jobs
 from rlhf_exp.runs.lock import make_new
-from rlhf_exp.runs.plan import plan_job
+from rlhf_exp.runs.plan import check_run_folder, plan_job
 
 PLUGINS = {
     "hydra/launcher/joblib": "ParallelLauncher",
@@ -55,8 +55,11 @@ def register_plugins() -> None:
             store.store(option, OmegaConf.merge(store.load(f"{place}.yaml").node, target), group)
 
 
-def prepare_sweep(config: DictConfig, loader: ConfigLoader) -> Jobs:
+def prepare_sweep(config: DictConfig, loader: ConfigLoader) -> tuple[Jobs, dict[str, Config]]:
     """Check every job before the first starts; if a sweeper such as Optuna's chooses them, check what they share.
+
+    Returns:
+        the jobs, and the config of each by what its sweep varies.
 
     Raises:
         ConfigError: the problems of all jobs, a line each; none was started.
@@ -82,9 +85,11 @@ def prepare_sweep(config: DictConfig, loader: ConfigLoader) -> Jobs:
             raise ConfigError([f"hydra/launcher={launcher}: takes one process per run; use hydra/launcher=basic"])
     if not first.dry_run:
         print(f"checking {total or 'the'} jobs", flush=True)  # importing TRL takes seconds
-    if problems := refuse_jobs(jobs, composed, listed):
+    problems, configs = refuse_jobs(jobs, composed, listed)
+    if problems:
         raise ConfigError([*problems, f"none of {total} jobs was started" if total else "no job was started"])
-    return jobs
+    varied = [" ".join(text for text in job if text.split("=")[0] in swept) or "the job" for job in listed]
+    return jobs, dict(zip(varied, configs, strict=True))
 
 
 def list_typed(config: DictConfig) -> list[str]:
@@ -105,8 +110,14 @@ def check_tuning(settings: DictConfig, config: DictConfig) -> list[str]:
 
 
 def run_sweep(config: DictConfig, loader: ConfigLoader) -> int:
-    """Check the jobs, make the sweep's folder, have Hydra's sweeper run them, and report; returns the exit status."""
-    jobs = prepare_sweep(config, loader)
+    """Check the jobs, make the sweep's folder, have Hydra's sweeper run them, and report; returns the exit status. A
+    dry run prints a table of them instead."""
+    jobs, configs = prepare_sweep(config, loader)
+    if config.dry_run:
+        from rlhf_exp.dry_run.show import print_dry_runs
+
+        print_dry_runs(configs)
+        return 0
     jobs.folder = processes.on_main(lambda: _make_folder(config))
     config.hydra.sweep.dir = str(jobs.folder)
     config.hydra.overrides.hydra.append(set_text("hydra.sweep.dir", str(jobs.folder)))  # for each job, composed anew
@@ -127,16 +138,17 @@ def run_sweep(config: DictConfig, loader: ConfigLoader) -> int:
     if bad and len(statuses) > 1:
         which = ", ".join(f"{number}: status {status}" for number, status in bad.items())
         say(f"{len(bad)} of {len(statuses)} jobs did not succeed ({which})")
-    if processes.is_main() and not config.dry_run:
+    if processes.is_main():
         report_study(jobs.folder)
         if jobs.tuned:
             print_best(jobs.folder)
     return min(bad.values(), default=0)  # the status of a failure (1) precedes that of a refusal (2)
 
 
-def refuse_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]]) -> list[str]:
-    """Check each job as `run_job` will; returns the problems with their jobs. A problem of all jobs is listed once.
-    TRL, which takes seconds to import, sees only jobs without others, and none of a dry run."""
+def refuse_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]]) -> tuple[list[str], list[Config]]:
+    """Check each job as `run_job` will; returns the problems with their jobs, and the configs, if there are none. A
+    problem of all jobs is listed once. TRL, which takes seconds to import, sees only jobs without others, and none of a
+    dry run."""
     found: dict[str, list[int]] = {}
     places: dict[str, int] = {}
 
@@ -155,12 +167,13 @@ def refuse_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]])
         for number, config in enumerate(configs):
             check(number, build_args, config)
     everyones = [problem for problem, numbers in found.items() if len(numbers) == len(listed) > 1]
-    return [f"all {len(listed)} jobs: {problem}" for problem in everyones] + [
+    problems = [f"all {len(listed)} jobs: {problem}" for problem in everyones] + [
         f"{jobs.name(number, overrides)}: {problem}"
         for number, overrides in enumerate(listed)
         for problem, numbers in found.items()
         if number in numbers and problem not in everyones
     ]
+    return problems, configs
 
 
 def report_study(folder: Path) -> None:
@@ -223,4 +236,6 @@ def _check_job(jobs: Jobs, job: DictConfig, number: int, overrides: list[str], p
     prepare_hub(config)
     if config.skip_finished and not config.resume:
         plan_job(config)
+    elif config.dry_run and (problems := check_run_folder(config)):
+        raise ConfigError(problems)
     return config

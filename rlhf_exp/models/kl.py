@@ -8,7 +8,7 @@ estimate of the sequence KL with less variance than log-ratios of the sampled to
 et al. 2025, arXiv:2504.10637).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,31 @@ def measure_completions(
             yield CompletionKL(kl.sum().item(), sampled.sum().item(), outside.mean().item())
 
     return map_batches(compare, list(split_rows(rows, vocabulary_size)), together=together)
+
+
+@torch.no_grad()
+def measure_tokens(scorers: Sequence[Scorer], rows: list[Row], vocabulary_size: int) -> list[dict[str, list[float]]]:
+    """Figures of each token of the rows' completions, in nats, at temperature 1. All processes have the same rows.
+
+    Args:
+        scorers: the policy's, and perhaps the reference's.
+
+    Returns:
+        for each row, by name a value per token: `token_logprobs`, its log-probability under the policy; with a
+        reference also `token_kl`, KL(policy || reference) at its position, which sum up to `CompletionKL.kl`, and
+        `token_log_ratio`, its log-probability under the policy minus that under the reference (k1).
+    """
+    n = max(1, CHUNK_VALUES // vocabulary_size)
+
+    def measure(batch: list[int]) -> Iterator[dict[str, list[float]]]:
+        picked = [rows[i] for i in batch]
+        for (_, completion), *sides in zip(picked, *(score(picked) for score in scorers), strict=True):
+            ids = torch.tensor(completion[len(completion) - len(sides[0]) :], device=sides[0].device)
+            chunks = zip(*(values.split(n) for values in (ids, *sides)), strict=True)
+            parts = [_measure_chosen(*chunk) for chunk in chunks]
+            yield {name: torch.cat([part[name] for part in parts]).tolist() for name in parts[0]}
+
+    return map_batches(measure, list(split_rows(rows, vocabulary_size)))
 
 
 def token_kl(logps: torch.Tensor, reference_logps: torch.Tensor) -> torch.Tensor:
@@ -144,10 +169,22 @@ def compare_sampled(
     return inside.sum(-1) + given.exp().masked_fill(own, 0.0).sum(-1), drawn.exp().masked_fill(its, 0.0).sum(-1)
 
 
+def _measure_chosen(ids: torch.Tensor, *sides: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The figures of `measure_tokens` at some positions, (tokens,) each, from the logits of one or both models."""
+    logps = [_normalise(logits) for logits in sides]
+    policy, *reference = (values.gather(-1, ids[:, None]).squeeze(-1) for values in logps)
+    found = {"token_logprobs": policy}
+    return found | {"token_kl": token_kl(*logps), "token_log_ratio": policy - reference[0]} if reference else found
+
+
+def _normalise(logits: torch.Tensor) -> torch.Tensor:
+    """Log-probabilities of logits of any precision, at least in float32."""
+    return logits.log_softmax(-1, torch.promote_types(logits.dtype, torch.float32))
+
+
 def _compare(logits: torch.Tensor, reference_logits: torch.Tensor, sampling: Sampling) -> tuple[torch.Tensor, ...]:
     """The figures of `CompletionKL` at each position, three times (tokens,), in float32 for logits of any precision."""
-    sides = (logits, reference_logits)
-    logps, reference_logps = (v.log_softmax(-1, torch.promote_types(v.dtype, torch.float32)) for v in sides)
+    logps, reference_logps = _normalise(logits), _normalise(reference_logits)
     kl = token_kl(logps, reference_logps)
     if sampling.is_plain:
         return kl, kl, torch.zeros_like(kl)

@@ -27,11 +27,11 @@ from peft import PeftModel
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.utils.rnn import pad_sequence
-from tqdm.auto import tqdm
 from transformers import PreTrainedModel
 from transformers.integrations import deepspeed
 
 from rlhf_exp import processes
+from rlhf_exp.progress import progress
 
 Model = PreTrainedModel | PeftModel
 """A model, or one with an adapter."""
@@ -129,13 +129,13 @@ def map_batches(
 ) -> list[Any]:  # fmt: skip
     """What `call` returns for the rows of each batch, which it gets as their indices; in the order of the rows.
 
-    `title` shows a progress bar under that name. `together`: all processes have the same rows, and each takes whole
-    batches of them.
+    `title` shows progress under that name. `together`: all processes have the same rows, and each takes whole batches
+    of them.
     """
     found: dict[int, Any] = {}
     ranks = processes.count() if together else 1
     total = sum(map(len, batches))
-    with tqdm(total=total, desc=title, unit="row", leave=False, disable=title is None or None) as bar:
+    with progress(total, title, "row") as bar:
         for batch in processes.shard(batches) if together else batches:
             found |= zip(batch, call(batch), strict=True)
             bar.update(len(batch) * ranks)

@@ -7,16 +7,17 @@ write_report(run_dirs, Path("comparison"))  # several, compared and grouped over
 """
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rlhf_exp.errors import printable
 from rlhf_exp.report.compare import describe_runs, tabulate_study
 from rlhf_exp.report.groups import UnknownSetting
-from rlhf_exp.report.page import to_text, write_page
+from rlhf_exp.report.page import Block, Text, Widget, to_text, write_page
 from rlhf_exp.report.single import describe_run
 from rlhf_exp.report.summary import terminal_table
-from rlhf_exp.runs.load import NotARun, find_runs, load_run, refusing_damage
+from rlhf_exp.runs.load import NotARun, Run, find_runs, load_run, refusing_damage
 
-__all__ = ["NotARun", "UnknownSetting", "find_runs", "study_table", "terminal_table", "write_report"]
+__all__ = ["NotARun", "UnknownSetting", "find_runs", "render_report", "study_table", "terminal_table", "write_report"]
 
 
 def study_table(run_dirs: list[Path]) -> str:
@@ -44,13 +45,35 @@ def write_report(run_dirs: list[Path], out: Path, against: str | None = None) ->
     """
     from rlhf_exp.report.card import write_cards  # here, since huggingface_hub takes a while to import
 
+    runs, blocks = _describe(run_dirs, against)
+    out.mkdir(parents=True, exist_ok=True)
+    with refusing_damage(", ".join(map(str, run_dirs))):
+        page = write_page(blocks, out)
+        if len(runs) == 1 and out.resolve() == runs[0].path.resolve():
+            write_cards(runs[0])
+    return page
+
+
+def render_report(run_dirs: list[Path]) -> str:
+    """report.html as text, for runs into which nothing may be written. It lacks the pictures that a browser without
+    scripts shows in place of curves, and that take most of the time.
+
+    Raises:
+        NotARun: as `write_report`.
+    """
+    blocks = [
+        block._replace(instead=[Text("This part needs scripts.")]) if isinstance(block, Widget) else block
+        for block in _describe(run_dirs)[1]
+    ]
+    with TemporaryDirectory() as folder, refusing_damage(", ".join(map(str, run_dirs))):
+        return write_page(blocks, Path(folder)).read_text(encoding="utf-8")
+
+
+def _describe(run_dirs: list[Path], against: str | None = None) -> tuple[list[Run], list[Block]]:
+    """The runs, and the blocks of the report on them."""
     runs = [load_run(path) for path in run_dirs]
     for run in runs:  # each alone, which finds a damaged one by its name
         with refusing_damage(run.path):
             blocks = describe_run(run)
-    out.mkdir(parents=True, exist_ok=True)
     with refusing_damage(", ".join(map(str, run_dirs))):
-        page = write_page(describe_runs(runs, against) if len(runs) > 1 else blocks, out)
-        if len(runs) == 1 and out.resolve() == runs[0].path.resolve():
-            write_cards(runs[0])
-    return page
+        return runs, describe_runs(runs, against) if len(runs) > 1 else blocks

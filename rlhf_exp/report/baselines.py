@@ -9,12 +9,12 @@ from statistics import fmean
 
 from rlhf_exp.report import columns
 from rlhf_exp.report.columns import Column, at, fill
-from rlhf_exp.report.page import NOTES, Block, Heading, Text
+from rlhf_exp.report.page import NOTES, Block, Heading, footnote
 from rlhf_exp.runs.figures import Figure, number, percent, points
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import DIFFERENCES, crossed_interval
 
-HEADING, NOTE = Heading("Sampling baselines"), Text(NOTES["baselines"])
+HEADING, NOTE = Heading("Sampling baselines"), footnote(NOTES["baselines"])
 ACCURACY, MINUS = Column("accuracy", at("accuracy"), percent), Column("trained minus it", at("trained_minus"), points)
 OWN = (
     *(Column("", at("title")), ACCURACY, MINUS),

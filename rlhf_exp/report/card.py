@@ -65,7 +65,7 @@ def _write(run: Run, folder: Path, merged: dict[str, str] | None = None) -> None
     if adapter:
         serve += ["--enable-lora", "--max-lora-rank", str(adapter["r"]), "--lora-modules", f"trained={place}"]
     # A prompt that the run has sampled on, if its rows are generated; those of a file may not be for others.
-    generated = _read(run, "task.source") == "generated" and run.samples
+    generated = _read(run, "task.source") == "generated" and run.samples and run.shows_texts
     settings = [[key, str(value)] for key in TEXTS["settings"] if (value := _read(run, key)) not in (None, [], {})]
     counts = {f"{name} rows": n for name, n in (info.get("rows") or {}).items()}
     hashes = {f"sha256, {name}": digest for name, digest in (info.get("inputs") or {}).items()}

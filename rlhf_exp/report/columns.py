@@ -238,10 +238,10 @@ LENIENT = _figure("lenient accuracy", "trained.lenient_accuracy", LENIENTLY, sta
                   write_difference=points)  # fmt: skip
 PARTIAL, FAILED = _outcome("partial"), _outcome("failed")
 
-MEASURED = (BASELINE, TRAINED, DIFFERENCE, IMPLICIT, WIN_RATE, REWARD, TOKENS, KL)
-"""Of one run, and over seeds."""
+MEASURED = (DIFFERENCE, TRAINED, BASELINE, IMPLICIT, WIN_RATE, REWARD, TOKENS, KL)
+"""Of one run, and over seeds; the difference first, which a narrow screen shows."""
 
-SHORT = (TRAINED, DIFFERENCE, WIN_RATE, REWARD, KL)
+SHORT = (DIFFERENCE, TRAINED, WIN_RATE, REWARD, KL)
 """Those for which a terminal has room."""
 
 RANKING = (TRAINED, REWARD)

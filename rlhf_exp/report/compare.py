@@ -17,12 +17,13 @@ from scipy import stats
 from rlhf_exp.report import columns, pairwise
 from rlhf_exp.report.baselines import compare_baselines
 from rlhf_exp.report.columns import Column, fill, join_notes, list_columns, mean_over_seeds
-from rlhf_exp.report.curves import plot_runs
+from rlhf_exp.report.curves import plot_runs, show_curves
+from rlhf_exp.report.grid import describe_grid, list_differences
 from rlhf_exp.report.groups import Groups, UnknownSetting, find_shared, gather, group_runs, keep_measured, sort_runs
 from rlhf_exp.report.learning import describe_learning
-from rlhf_exp.report.page import NOTES, Block, Callout, Figures, Heading, Table, Text
+from rlhf_exp.report.page import NOTES, Block, Callout, Figures, Heading, Table, Text, footnote
 from rlhf_exp.report.plots import plot_accuracy
-from rlhf_exp.report.single import compare_samples
+from rlhf_exp.report.samples import compare_samples
 from rlhf_exp.report.summary import status_sentence
 from rlhf_exp.report.words import describe_in_words
 from rlhf_exp.runs.figures import duration, percent, write_name
@@ -48,17 +49,16 @@ def describe_runs(runs: list[Run], named: str | None = None, labels: dict[Path, 
         if named and named not in measured:
             raise UnknownSetting(f"no setting is called {named!r}; these are: {', '.join(map(repr, measured))}")
         tests = pairwise.run_figures(measured, named)
-        blocks += describe_in_words(groups, tests) + _describe_settings(measured, tests)
-    blocks += describe_noise(runs)
-    blocks += [Heading("Every run"), _runs_table(groups, names)]
-    blocks.append(Text("In brackets: 95% intervals over the held-out rows."))
+        blocks += describe_in_words(groups, tests) + _describe_results(measured, tests)
     for run in runs:
         if sentence := status_sentence(run):
             blocks.append(Callout("error" if run.status == "failed" else "warning", f"{names[run.path]}.", sentence))
-    blocks += describe_learning(measured)
     if plots := plot_runs(groups):
-        blocks += [Heading("Training curves"), Figures(plots)]
-    return blocks + compare_samples(measured)
+        blocks += [Heading("Training curves"), show_curves(groups, plots)]
+    blocks += describe_learning(measured) + compare_samples(measured)
+    blocks += _describe_tests(measured, tests) if measured else []
+    blocks += [*describe_noise(runs), Heading("Every run", folded=True), _runs_table(groups, names)]
+    return [*blocks, Text("In brackets: 95% intervals over the held-out rows.")]
 
 
 def tabulate_study(runs: list[Run], labels: dict[Path, str] | None = None) -> list[Block]:
@@ -74,7 +74,7 @@ def tabulate_study(runs: list[Run], labels: dict[Path, str] | None = None) -> li
     table = _table(measured, _choose(columns.SHORT, about, measured))
     collapsed = pairwise.describe_collapsed(measured, columns.TRAINED)
     remarks = [*pairwise.summarise_tests(measured, tests, about), *([Text(collapsed)] if collapsed else [])]
-    return [table, Text(NOTES["study"]), *remarks, *alone]
+    return [table, footnote(NOTES["study"]), *remarks, *alone]
 
 
 def describe_noise(runs: list[Run]) -> list[Block]:
@@ -90,7 +90,7 @@ def describe_noise(runs: list[Run]) -> list[Block]:
             mean, deviation = measure_passes(group)
             rows += [["mean", percent(mean)], ["standard deviation", percent(deviation)]]
         blocks += [Heading(f"Measured alone: {label}"), Table(["eval.seed", "accuracy"], rows)]
-    return [*blocks, Text(NOTES["passes"])] if blocks else []
+    return [*blocks, footnote(NOTES["passes"])] if blocks else []
 
 
 def measure_passes(group: list[Run]) -> tuple[Interval, Interval]:
@@ -105,31 +105,37 @@ def measure_passes(group: list[Run]) -> tuple[Interval, Interval]:
     return mean, as_interval(deviation, *ends)
 
 
-def _describe_settings(measured: Groups, tests: dict[str, pairwise.Tests]) -> list[Block]:
-    """Figures over seeds, tests, aggregates and costs."""
-    runs, about = _flatten(measured), pairwise.find_about(measured, tests)
+def _describe_results(measured: Groups, tests: dict[str, pairwise.Tests]) -> list[Block]:
+    """Figures over seeds, and over two swept keys."""
+    about = pairwise.find_about(measured, tests)
     shown = _choose(columns.MEASURED, about, measured)
-    blocks: list[Block] = [Heading("Results over seeds"), _table(measured, shown)]
-    blocks.append(Text(f"{NOTES['seeds']} {join_notes(shown)}"))
+    blocks: list[Block] = [Heading("Results over seeds"), _table(measured, shown, tests)]
+    blocks.append(footnote(f"{NOTES['seeds']} {join_notes(shown)}"))
     sides = columns.BASELINE, columns.TRAINED
     dots = [(label, *(mean_over_seeds(group, side) for side in sides)) for label, group in measured.items()]
     if dots := [row for row in dots if any(row[1:])]:
         blocks.append(Figures([plot_accuracy(dots)]))
-    blocks += compare_baselines(measured)
     if text := pairwise.describe_collapsed(measured, columns.TRAINED):
         blocks.append(Callout("warning", "Collapsed seeds.", text))
-    blocks += pairwise.tabulate_tests(tests, [*list(tests)[:1], "reward", *about])
+    return blocks + describe_grid(measured, columns.TRAINED, "held-out accuracy") + list_differences(measured)
+
+
+def _describe_tests(measured: Groups, tests: dict[str, pairwise.Tests]) -> list[Block]:
+    """Trivial policies, tests, aggregates and costs."""
+    runs, about = _flatten(measured), pairwise.find_about(measured, tests)
+    blocks = compare_baselines(measured) + pairwise.tabulate_tests(tests, [*list(tests)[:1], "reward", *about])
     blocks += pairwise.describe_aggregates(measured, columns.TRAINED)
     for heading, figures in columns.PARTS.items():
         if shown := list_columns(runs, figures):
-            blocks += [Heading(heading), _table(measured, shown), Text(join_notes(shown))]
+            blocks += [Heading(heading, folded=True), _table(measured, shown), footnote(join_notes(shown))]
     return blocks
 
 
 def _choose(usual: Sequence[Column], about: list[str], measured: Groups) -> list[Column]:
     """The usual columns, and after the accuracies those that the settings' differences are about."""
     further = [columns.TESTED[name] for name in about if columns.TESTED[name] not in usual]
-    place = usual.index(columns.DIFFERENCE) + 1
+    accuracies = columns.DIFFERENCE, columns.TRAINED, columns.BASELINE
+    place = 1 + max(usual.index(column) for column in accuracies if column in usual)
     return list_columns(_flatten(measured), [*usual[:place], *further, *usual[place:]])
 
 
@@ -149,10 +155,14 @@ def _rank(groups: Groups) -> Groups:
     return {label: groups[label] for label in sorted(groups, key=place)}
 
 
-def _table(measured: Groups, shown: list[Column]) -> Table:
-    """A row for each setting: its seeds, and the means over them."""
+def _table(measured: Groups, shown: list[Column], tests: dict[str, pairwise.Tests] | None = None) -> Table:
+    """A row for each setting: its seeds, and the means over them. The first is marked if the tests of the first figure
+    find it better than every other."""
     means = [column._replace(read=lambda row, c=column: mean_over_seeds(row[1], c)) for column in shown]
-    return fill([Column("setting", itemgetter(0)), Column("seeds", lambda row: len(row[1])), *means], measured.items())
+    table = fill([Column("setting", itemgetter(0)), Column("seeds", lambda row: len(row[1])), *means], measured.items())
+    pairs = next(iter(tests.values())).pairs if tests else []
+    best = [pair for pair in pairs if pair.significant and next(iter(measured)) in pair[:2]]
+    return table._replace(marked=(0,) if best and len(best) == len(measured) - 1 else ())
 
 
 def _names(runs: list[Run]) -> dict[Path, str]:

@@ -1,18 +1,21 @@
-"""Training curves: TRL's metrics and the probe's against the step.
+"""Training curves: TRL's metrics and the probe's against the step; as pictures, and as what the page's script draws.
 
 plot_run(run)   ->  [Plot("reward", "Mean reward ...", ...), ...], only what the run has data for
 plot_runs(groups), where groups maps a label to its runs, has each curve of all of them in one plot
+show_curves({"": [run]}, plot_run(run))  ->  Widget("curves", {...}, [Figures(...)]), with every series that was logged
 """
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rlhf_exp.report.groups import name_method
-from rlhf_exp.report.page import TEXTS
+from rlhf_exp.report.learning import HELD_OUT, measure_points
+from rlhf_exp.report.page import TEXTS, Figures, Widget
 from rlhf_exp.report.plots import Line, Panel, Plot, choose_style
 from rlhf_exp.runs.load import Run
+from rlhf_exp.stats import exact
 
 
 class Curve(NamedTuple):
@@ -33,17 +36,34 @@ class Curve(NamedTuple):
 CURVES, RUN_CURVES = ([Curve(**curve) for curve in TEXTS[key]] for key in ("curves", "run_curves"))
 COMPONENT = re.compile("rewards/(.+)/mean")
 
+AXES = {"step": "step", "trained_tokens": "tokens trained on", "time_s": "seconds"}
+MOST_VALUES = 600_000
+"""Of longer series a page has every second row, or every third and so on; about 3 MB are left."""
+
 Trace = dict[int, tuple[float, float]]
 """By step its place on the axis, and the value."""
 
 
 def plot_run(run: Run) -> list[Plot]:
     """The curves of one run."""
-    components = {key: found[1] for row in run.metrics for key in row if (found := COMPONENT.fullmatch(key))}
-    curves = [*list_curves([run], CURVES), *list_curves([run], RUN_CURVES)]
-    if len(components) > 1:  # a single component is the reward itself
-        curves.append(Curve("components", "Rewards in training, each before its weight", {"reward": components}))
-    return [plot for curve in curves if (plot := _plot_curve(run, curve))]
+    return [plot for curve in _list_curves_of(run) if (plot := _plot_curve(run, curve))]
+
+
+def show_curves(groups: dict[str, list[Run]], plots: list[Plot]) -> Widget:
+    """The curves of one run, or of several by setting, with `plots` for where no script runs."""
+    runs = [run for group in groups.values() for run in group]
+    curves = _list_curves_of(runs[0]) if len(runs) == 1 else list_curves(runs, CURVES)
+    axes = {key: label for key, label in AXES.items() if any(key in row for run in runs for row in run.metrics)}
+    if _counts_tokens(runs):
+        axes = {"trained_tokens": AXES["trained_tokens"]} | axes
+    charts = [{"caption": curve.caption, "unit": unit, "series": list(keys.items())}
+              for curve in curves for unit, keys in curve.units.items()]  # fmt: skip
+    values = sum(len(run.metrics) * len({key for row in run.metrics for key in row}) for run in runs)
+    every = 1 + values // MOST_VALUES
+    shown = [{"name": run.path.name, "setting": place, **_show_run(run, every)}
+             for place, group in enumerate(groups.values()) for run in group if run.metrics]  # fmt: skip
+    content = {"axes": list(axes.items()), "charts": charts, "settings": list(groups), "runs": shown}
+    return Widget("curves", "curves", content, [Figures(plots)])
 
 
 def plot_runs(groups: dict[str, list[Run]]) -> list[Plot]:
@@ -51,10 +71,7 @@ def plot_runs(groups: dict[str, list[Run]]) -> list[Plot]:
     whose steps differ in size, the axis has the tokens trained on."""
     plots = []
     runs = [run for group in groups.values() for run in group]
-    axis, xlabel = "step", "step"
-    counted = all(run.series("trained_tokens")[0] for run in runs if run.metrics)
-    if counted and len({name_method(run) for run in runs}) > 1:
-        axis, xlabel = "trained_tokens", "tokens trained on"
+    axis = "trained_tokens" if _counts_tokens(runs) else "step"
     for curve in list_curves(runs, CURVES):
         unit, keys = next(iter(curve.units.items()))
         lines, drawn = [], 0
@@ -64,7 +81,7 @@ def plot_runs(groups: dict[str, list[Run]]) -> list[Plot]:
             drawn += bool(traces)
         if drawn >= min(2, len(groups)):  # a single one of several settings has the curve in its own report
             which = next(iter(keys.values())) or unit
-            plots.append(Plot(curve.name, f"{curve.caption} ({which})", [Panel(xlabel, unit, lines)]))
+            plots.append(Plot(curve.name, f"{curve.caption} ({which})", [Panel(AXES[axis], unit, lines)]))
     return plots
 
 
@@ -74,6 +91,46 @@ def list_curves(runs: list[Run], curves: list[Curve]) -> list[Curve]:
     kind = "given" if runs[0].algorithm and not runs[0].algorithm.online else "sampled"
     alike = len({run.info.get("algo") for run in runs}) == 1
     return [curve for curve in curves if not curve.only or (curve.only == kind and alike)]
+
+
+def _list_curves_of(run: Run) -> list[Curve]:
+    """Those of one run; a single component of a reward is the reward itself."""
+    components = {key: found[1] for row in run.metrics for key in row if (found := COMPONENT.fullmatch(key))}
+    parts = Curve("components", "Rewards in training, each before its weight", {"reward": components})
+    return [*list_curves([run], CURVES), *list_curves([run], RUN_CURVES), *[parts] * (len(components) > 1)]
+
+
+def _counts_tokens(runs: list[Run]) -> bool:
+    """Whether curves are shown against tokens: of several methods, whose steps differ in size."""
+    counted = all(run.series("trained_tokens")[0] for run in runs if run.metrics)
+    return counted and len({name_method(run) for run in runs}) > 1
+
+
+def _show_run(run: Run, every: int) -> dict:
+    """Each logged series with null where it has no value, in four digits; intervals of what was measured on validation
+    rows, over these rows; and when its findings and alarms began and ended."""
+    rows = [row for i, row in enumerate(run.metrics) if i % every == 0 or any(key.startswith(HELD_OUT) for key in row)]
+    keys = dict.fromkeys(key for row in rows for key, value in row.items() if isinstance(value, int | float))
+    series = {key: _shorten([row.get(key) for row in rows], key in AXES) for key in keys}
+    found = run.diagnosis.get("findings", []) if run.diagnosis else run.alarms
+    words = [f"{one['name'].replace('_', ' ')}: {one['evidence']}" for one in found]
+    marks = [{"steps": one["steps"], "kind": one["severity"], "text": text}
+             for one, text in zip(found, words, strict=True) if one["steps"]]  # fmt: skip
+    intervals = {}
+    for name, at_step in measure_points(run).items():
+        ends = [at_step.get(row["step"], exact(0)) for row in rows]
+        intervals[f"{HELD_OUT}{name}"] = {end: _shorten([of[end] for of in ends], False) for end in ("low", "high")}
+    return {"rows": series, "marks": marks, "intervals": intervals}
+
+
+def _shorten(values: list[Any], whole: bool) -> list[float | None]:
+    """Numbers in four digits, of an axis in hundredths; None for what is none, or not finite."""
+    found = np.array([value if isinstance(value, int | float) else np.nan for value in values], dtype=np.float64)
+    known = np.isfinite(found)
+    safe = np.where(known & (found != 0), found, 1.0)
+    digits = 2 if whole else 3 - np.floor(np.log10(np.abs(safe)))
+    rounded = np.round(np.where(known, found, 0.0) * 10.0**digits) / 10.0**digits
+    return [value if is_known else None for value, is_known in zip(rounded.tolist(), known, strict=True)]
 
 
 def _trace(run: Run, keys: dict[str, str], axis: str) -> Trace:

@@ -23,6 +23,9 @@ FOLLOWS = {"algo.args.reward_weights": "reward", "algo.args.scale_rewards": "los
 MEASURED_BY = ("eval.", "task.baselines")
 """Beginnings of settings of the measurement, which a label leaves out if others tell the groups apart."""
 
+MANY = 8
+"""Of more settings than these sentences name groups, not pairs, and all tables of pairs are folded."""
+
 REJECTION = "rejection sampling"
 
 Groups = dict[str, list[Run]]
@@ -100,6 +103,16 @@ def keep_measured(groups: Groups) -> Groups:
         of_seed = {(run.info.get("seed"), str(run.config.get("reward", {}).get("random"))): run for run in measured}
         kept |= {label: list(of_seed.values())} if of_seed else {}
     return kept
+
+
+def read_choices(groups: Groups) -> list[dict[str, str]]:
+    """Of each group the values of the keys that were typed, without those that follow from others, and its method."""
+    typed = _read_typed(list(groups.values()), SEEDS)
+    kept = _thin(list(dict.fromkeys(key for found in typed for key in found)))
+    methods = [name_method(group[0]) for group in groups.values()]
+    named = {"loss_type", "algo", "experiment"} & set(kept)
+    return [{key: found.get(key, "") for key in kept} | ({} if named else {"method": method})
+            for found, method in zip(typed, methods, strict=True)]  # fmt: skip
 
 
 def find_varied(groups: Groups) -> list[str]:

@@ -17,8 +17,10 @@ from rlhf_exp.report.page import NOTES, Block, Figures, Heading, Text
 from rlhf_exp.report.plots import Line, Panel, Plot, choose_style, read_bounds
 from rlhf_exp.runs.figures import number, percent
 from rlhf_exp.runs.load import Run
-from rlhf_exp.stats import LEVELS, SHARES, Interval, crossed_interval, exact
+from rlhf_exp.stats import LEVELS, SHARES, Interval, crossed_interval, exact, mean_interval, share_interval
 
+HELD_OUT = "validation/"
+"""How the names of these metrics begin."""
 COSTS = {
     "trained_tokens": "tokens trained on",
     "sampled_tokens": "tokens sampled",
@@ -75,6 +77,17 @@ def describe_learning(groups: Groups) -> list[Block]:
     plot = Plot("learning", caption, panels, 0.9 + 2.5 * len(panels))
     note = NOTES["area"].format(title=kind.name, ends=", ".join(ends))
     return [Heading("Learning on validation rows"), Figures([plot]), fill(columns, groups), Text(note)]
+
+
+def measure_points(run: Run) -> dict[str, dict[int, Interval]]:
+    """Of one run's measurements by their name and step the mean over the rows with its 95% interval."""
+    found: dict[str, dict[int, Interval]] = {}
+    for line in run.validation:
+        for column in KINDS:
+            if values := column.read(line):
+                measure = share_interval if column.kind is SHARES else mean_interval
+                found.setdefault(column.name, {})[line["step"]] = measure(values)
+    return found
 
 
 def summarise(traces: list[Trace], read: Callable[[Trace, np.ndarray], np.ndarray], kind: Column) -> list[Interval]:

@@ -6,9 +6,12 @@ to_text([Table(["", "accuracy"], [["grpo", "40.0%"]])])     # for a terminal
 A block is data alone. How the page shows it is in assets/report.html.jinja.
 """
 
+import gzip
+import json
 import re
 import textwrap
 from base64 import b64encode
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,26 +28,43 @@ NOTES: dict[str, str] = TEXTS["notes"]
 
 
 class Heading(NamedTuple):
+    """`folded`: the page shows the section below it only when the reader opens it."""
+
     text: str
     level: int = 2
+    folded: bool = False
 
 
 class Text(NamedTuple):
+    """`folded`: the page shows only this title until the reader opens it; empty for a text that is open."""
+
     text: str
+    folded: str = ""
 
 
 class Table(NamedTuple):
-    """`folded`: the page shows only this title until the reader opens it; empty for a table that is open."""
+    """A table.
+
+    Attributes:
+        folded: the page shows only this title until the reader opens it; empty for a table that is open.
+        marked: the rows whose names are in bold.
+        shades: of each row and column how dark its ground is, 0 to 1; None for no ground. Empty for a plain table.
+        links: of each row the relative address to which its name leads on the page; empty for none.
+    """
 
     head: list[str]
     rows: list[list[str]]
     folded: str = ""
+    marked: tuple[int, ...] = ()
+    shades: Sequence[Sequence[float | None]] = ()
+    links: Sequence[str] = ()
 
     @property
     def numeric(self) -> list[bool]:
-        """Which columns hold only numbers, or - for none, and are aligned to the right; the first holds names."""
+        """Which columns hold only numbers, or - for none, and are aligned to the right; dates are none, and the first
+        column holds names."""
         columns = ([row[i] for row in self.rows] for i in range(1, len(self.head)))
-        return [False, *(all(re.match(r"[<+-]?\d|-?$|nan", cell) for cell in column) for column in columns)]
+        return [False, *(all(re.match(r"[<+-]?\d(?!\d{3}-\d)|-?$|nan", cell) for cell in column) for column in columns)]
 
 
 class Figures(NamedTuple):
@@ -76,12 +96,37 @@ class Pair(NamedTuple):
     folded: bool = False
 
 
-Block = Heading | Text | Table | Figures | Code | Callout | Pair
+class Widget(NamedTuple):
+    """A part of the page that a script of assets/page/ draws.
+
+    Attributes:
+        kind: `curves` or `samples`.
+        name: of this part of the page, as links call it.
+        content: what the script reads, as JSON; the head of the script says its form.
+        instead: what report.md and a page without scripts show.
+    """
+
+    kind: str
+    name: str
+    content: dict[str, Any]
+    instead: list[Any]
+
+
+Block = Heading | Text | Table | Figures | Code | Callout | Pair | Widget
+
+SCRIPTS = {"curves": ("vendor/uPlot.iife.min.js", "curves.js"), "samples": ("vendor/diff.min.js", "samples.js")}
+"""The files of assets/page/ that each kind of widget needs, besides those of every page."""
+
+
+def footnote(text: str) -> Text:
+    """How figures were computed, which the page keeps folded."""
+    return Text(text, "How to read this")
 
 
 def write_page(blocks: list[Block], out: Path, name: str = "report") -> Path:
     """Write NAME.md, NAME.html and plots/ into `out`; the first block is the title. Returns the HTML's path."""
-    pictures = {plot.name: draw(plot, out) for block in blocks if isinstance(block, Figures) for plot in block.plots}
+    parts = [part for block in blocks for part in (block.instead if isinstance(block, Widget) else [block])]
+    pictures = {plot.name: draw(plot, out) for part in parts if isinstance(part, Figures) for plot in part.plots}
     (out / f"{name}.md").write_text(to_markdown(blocks) + "\n", encoding="utf-8")
     page = out / f"{name}.html"
     page.write_text(to_html(blocks, pictures), encoding="utf-8")
@@ -103,11 +148,32 @@ def to_html(blocks: list[Block], pictures: dict[str, Path]) -> str:
 
     env = Environment(loader=FileSystemLoader(ASSETS), autoescape=True, trim_blocks=True, lstrip_blocks=True,
                       finalize=show, keep_trailing_newline=True)  # fmt: skip
-    style = Markup((ASSETS / "report.css").read_text(encoding="utf-8"))
-    template = env.get_template("report.html.jinja")
-    images = {name: b64encode(path.read_bytes()).decode() for name, path in pictures.items()}
-    kinds = [type(block).__name__ for block in blocks]
-    return template.render(blocks=blocks, kinds=kinds, images=images, style=style, any=any)
+    widgets = {block.kind for block in blocks if isinstance(block, Widget)}
+    scripts = ["main.js", "tables.js", *(name for kind in sorted(widgets) for name in SCRIPTS[kind])]
+    styles = ["report.css", *["page/vendor/uPlot.min.css"] * ("curves" in widgets)]
+    return env.get_template("report.html.jinja").render(
+        blocks=blocks,
+        images={name: b64encode(path.read_bytes()).decode() for name, path in pictures.items()},
+        styles=[Markup((ASSETS / name).read_text(encoding="utf-8")) for name in styles],
+        scripts=[Markup((ASSETS / "page" / name).read_text(encoding="utf-8")) for name in scripts],
+        kind_of=lambda block: type(block).__name__,
+        pack=_pack,
+    )
+
+
+def _pack(content: dict[str, Any]) -> str:
+    """JSON, compressed, as letters that HTML leaves alone; the same bytes each time."""
+    text = json.dumps(_clean(content), separators=(",", ":"))
+    return b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def _clean(content: Any) -> Any:
+    """The content with every text in it made printable."""
+    if isinstance(content, dict):
+        return {printable(key): _clean(value) for key, value in content.items()}
+    if isinstance(content, list | tuple) and not all(isinstance(value, float | None) for value in content):
+        return [_clean(value) for value in content]
+    return printable(content) if isinstance(content, str) else content
 
 
 def to_text(blocks: list[Block]) -> str:
@@ -115,11 +181,11 @@ def to_text(blocks: list[Block]) -> str:
     lines = []
     for block in blocks:
         match block:
-            case Heading(text):
+            case Heading(text=text):
                 lines += [f"{text}:"]
-            case Table(head, rows, _):
+            case Table(head=head, rows=rows):
                 lines += align([head, *rows])
-            case Text(text):
+            case Text(text=text):
                 lines += textwrap.wrap(text, 100, break_on_hyphens=False)
     return "\n".join(lines)
 
@@ -132,13 +198,15 @@ def align(rows: list[list[str]]) -> list[str]:
 
 def _write_markdown(block: Block) -> str:
     match block:
-        case Heading(text, level):
+        case Heading(text, level, _):
             return f"{'#' * level} {escape_text(text)}"
-        case Text(text):
+        case Text(text=text):
             return _escape_paragraph(text)
         case Table(head, rows, title):
             rule = ["---:" if numeric else "---" for numeric in block.numeric]
             cells = [[escape_text(cell) for cell in row] for row in [head, *rows]]
+            for place in block.marked:
+                cells[place + 1][0] = f"**{cells[place + 1][0]}**"
             table = "\n".join("| " + " | ".join(row) + " |" for row in [cells[0], rule, *cells[1:]])
             summary = f"<details><summary>{escape(printable(title))}</summary>"
             return f"{summary}\n\n{table}\n\n</details>" if title else table
@@ -147,6 +215,8 @@ def _write_markdown(block: Block) -> str:
         case Code(text, language):
             fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
             return f"{fence}{language}\n{printable(text)}\n{fence}"
+        case Widget(_, _, _, instead):
+            return to_markdown(instead)
         case Callout(_, title, text):
             return f"> **{escape_text(title)}** {escape_text(text)}".rstrip()
     sides = [part for caption, text in block.sides for part in (Text(caption), Code(text))]

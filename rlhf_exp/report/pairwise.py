@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlhf_exp.report.columns import RANKING, REWARD, TESTED, ByRow, Column, fill, mean_over_seeds, stack, subtract
-from rlhf_exp.report.groups import Groups, find_varied
-from rlhf_exp.report.page import NOTES, TEXTS, Block, Figures, Heading, Text
+from rlhf_exp.report.groups import MANY, Groups, find_varied
+from rlhf_exp.report.page import NOTES, TEXTS, Block, Figures, Heading, Text, footnote
 from rlhf_exp.report.plots import Line, Panel, Plot, choose_style
 from rlhf_exp.runs.figures import percent
 from rlhf_exp.stats import START, Contrast, Interval, aggregate, as_interval, compare_settings
@@ -29,9 +29,6 @@ from rlhf_exp.stats.intervals import standard_error
 STRATUM = re.compile(r"\s*\b(?:task|max_tokens)=\S+")
 THRESHOLDS = np.linspace(0, 1, 201)
 SEED = 0
-
-MANY = 8
-"""Of more settings than these sentences name groups, not pairs, and all tables of pairs are folded."""
 
 FAR_BELOW = 10
 """A difference this many times below what was detectable is too small to matter, if neither more seeds nor more rows
@@ -123,21 +120,24 @@ def summarise_tests(groups: Groups, tests: dict[str, Tests], about: Collection[s
     if not tests:
         return []
     name, main = next(iter(tests.items()))
-    many, texts = len(main.starts or main.pairs) > MANY, []
+    many, texts = len(main.starts or main.pairs) > MANY, list[Block]()
     if main.starts:
         seeds, rows = min(c.seeds for c in main.starts), main.starts[0].rows
         lead = f"{name[:1].upper()}{name[1:]} against the start model, {rows} rows and {seeds} seeds"
-        texts.append(f"{lead}{' or more' * any(c.seeds > seeds for c in main.starts)}. {_list_gains(main, many)}")
-    texts += [_write_tiers(name, main)] if main.tiers else []
+        more = " or more" * any(c.seeds > seeds for c in main.starts)
+        texts.append(Text(f"{lead}{more}. {_list_gains(main, many)}"))
+    texts += [Text(_write_tiers(name, main))] if main.tiers else []
     if many and main.pairs:
         further = [key for key in about if key in tests and tests[key].pairs and key != name]
         shown = further if main.tiers else [name, *further]
-        texts += [_write_range(groups, key, tests[key]) for key in shown]
+        texts += [Text(_write_range(groups, key, tests[key])) for key in shown]
     else:
-        texts += [_compare_pair(groups, tests, about, pair) for pair in main.pairs]
+        pairs = [_compare_pair(groups, tests, about, pair) for pair in main.pairs]
+        texts += [Text(text, text.partition(";")[0]) for text in pairs]  # its first part says the most
     if main.untested:
-        texts.append(f"Not tested, for one seed, or no figures of rows that all share: {', '.join(main.untested)}.")
-    return [Text(text) for text in texts]
+        why = "Not tested, for one seed, or no figures of rows that all share"
+        texts.append(Text(f"{why}: {', '.join(main.untested)}."))
+    return texts
 
 
 def tabulate_tests(tests: dict[str, Tests], shown: Collection[str]) -> list[Block]:
@@ -148,7 +148,7 @@ def tabulate_tests(tests: dict[str, Tests], shown: Collection[str]) -> list[Bloc
             table, title = fill(_list_cells(found.column), found.contrasts), f"Tests in {name}. {found.spread}"
             is_open = not blocks and len(found.pairs) < MANY
             blocks += [Text(title), table] if is_open else [table._replace(folded=title)]
-    return [Heading("Which settings differ significantly"), *blocks, Text(NOTES["tests"])] if blocks else []
+    return [Heading("Which settings differ significantly"), *blocks, footnote(NOTES["tests"])] if blocks else []
 
 
 def describe_collapsed(groups: Groups, column: Column) -> str | None:
@@ -177,7 +177,7 @@ def describe_aggregates(groups: Groups, column: Column) -> list[Block]:
     cells = Column("interquartile mean", means.get, percent), Column(f"{best} is better", compare, percent)
     note = NOTES["aggregates"].format(strata=", ".join(strata))
     plot = _plot_profiles(scores)
-    return [Heading("Over all runs"), fill([Column("method", str), *cells], scores), Text(note), Figures([plot])]
+    return [Heading("Over all runs"), fill([Column("method", str), *cells], scores), footnote(note), Figures([plot])]
 
 
 def collect_scores(groups: Groups, column: Column) -> tuple[list[str], Scores]:

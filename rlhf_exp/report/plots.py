@@ -20,6 +20,10 @@ WIDTH = 5.6
 STYLE = Path(__file__).parent.parent / "assets" / "report.mplstyle"
 MANY = 30
 """From so many points on a curve has no marks."""
+LABEL = 44
+"""The most letters of a label in a picture."""
+LEGEND_LINES, LEGEND_WIDTH = 6, 90
+"""The most lines of a legend, and how many letters fit into one; other curves have no name in the picture."""
 
 
 class Line(NamedTuple):
@@ -71,7 +75,8 @@ def draw(plot: Plot, out: Path) -> Path:
 
     path = out / "plots" / f"{plot.name}.png"
     with matplotlib.rc_context(fname=STYLE):
-        figure = Figure(figsize=(WIDTH, plot.height), layout="constrained")
+        legends = [len(labels) / columns for labels, columns in map(_wrap_legend, plot.panels)]
+        figure = Figure(figsize=(WIDTH, plot.height + 0.15 * max(0, *legends)), layout="constrained")
         for axes, panel in zip(figure.subplots(len(plot.panels), 1, squeeze=False)[:, 0], plot.panels, strict=True):
             _draw_panel(axes, panel)
         path.parent.mkdir(exist_ok=True)
@@ -82,6 +87,11 @@ def draw(plot: Plot, out: Path) -> Path:
 def choose_style(place: int) -> dict[str, Any]:
     """The colour and the dashes of the group at a place."""
     return {"color": PALETTE[place % len(PALETTE)], "linestyle": DASHES[place // len(PALETTE) % len(DASHES)]}
+
+
+def cut(label: str) -> str:
+    """The first LABEL letters of a label."""
+    return label if len(label) <= LABEL else f"{label[: LABEL - 3].rstrip()}..."
 
 
 def read_bounds(intervals: Sequence[Interval], scale: float = 1) -> np.ndarray:
@@ -98,7 +108,8 @@ def plot_accuracy(rows: Sequence[tuple[Any, ...]]) -> Plot:
         style = {"color": color, "marker": "o", "markersize": 6, "linestyle": "none"}
         values, bounds = [100 * share["value"] for share in found.values()], read_bounds(list(found.values()), 100)
         lines.append(Line(values, list(found), name, x_bounds=bounds, style=style))
-    panel = Panel("held-out accuracy, %", "", lines, {"xlim": (0, None)}, [row[0] for row in rows])
+    names = [cut(row[0]) for row in rows]
+    panel = Panel("held-out accuracy, %", "", lines, {"xlim": (0, None)}, names)
     caption = "Held-out accuracy before and after training, with 95% intervals"
     return Plot("accuracy", caption, [panel], 1.1 + 0.42 * len(rows))
 
@@ -117,7 +128,16 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
         axes.set_yticks(range(len(panel.names)), panel.names)
         axes.set(ylim=(len(panel.names) - 0.6, -0.4))
         axes.grid(visible=False, axis="y")
-    if labels := axes.get_legend_handles_labels()[1]:
-        columns = max(1, 90 // (max(map(len, labels)) + 5))
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), fontsize=7, ncols=columns)
+    labels, columns = _wrap_legend(panel)
+    if labels:
+        handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+        shown = [handles[label] for label in labels]
+        axes.legend(shown, list(map(cut, labels)), loc="lower left", bbox_to_anchor=(0, 1), fontsize=7, ncols=columns)
     axes.set(**panel.settings)
+
+
+def _wrap_legend(panel: Panel) -> tuple[list[str], int]:
+    """The labels that fit into LEGEND_LINES, and how many of them are in a line."""
+    labels = list(dict.fromkeys(line.label for line in panel.lines if line.label))
+    columns = max(1, LEGEND_WIDTH // (max(map(len, map(cut, labels)), default=0) + 5))
+    return labels[: LEGEND_LINES * columns], columns

@@ -4,7 +4,7 @@ describe_probes(load_run(run_dir))  ->  blocks
 """
 
 from rlhf_exp.report.columns import Column, at, fill
-from rlhf_exp.report.page import NOTES, TEXTS, Block, Heading, Pair, Text
+from rlhf_exp.report.page import NOTES, TEXTS, Block, Heading, Pair, Text, footnote
 from rlhf_exp.runs.figures import percent, points
 from rlhf_exp.runs.load import Run
 
@@ -23,11 +23,11 @@ def describe_probes(run: Run) -> list[Block]:
     if not (section := run.evaluation.get("probes")):
         return []
     table = fill(FIGURES, [found | {"title": NAMES[kind]} for kind, found in section.items()])
-    note = Text(NOTES["probes"].format(**run.evaluation["probe_facts"]))
+    note = footnote(NOTES["probes"].format(**run.evaluation["probe_facts"]))
     blocks: list[Block] = [Heading("Failure-mode probes"), table, note]
     for kind in section:
-        blocks += [Text(TEXTS["figures"][NAMES[kind]]), *_show_samples(run, kind)]
-    return blocks
+        blocks += [Text(TEXTS["figures"][NAMES[kind]]), *(_show_samples(run, kind) if run.shows_texts else [])]
+    return blocks if run.shows_texts else [*blocks, Text(NOTES["no texts"])]
 
 
 def _show_samples(run: Run, kind: str) -> list[Block]:

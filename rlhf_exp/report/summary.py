@@ -8,15 +8,17 @@ terminal_table(Path("outputs/2026-01-01/12-00-00"))  ->  what a run prints at it
 """
 
 import math
+import sys
 import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
-from rlhf_exp.errors import printable
+from rlhf_exp.errors import paint, printable
 from rlhf_exp.report.baselines import baseline_sentence
 from rlhf_exp.report.columns import Column, at, join_notes
 from rlhf_exp.report.page import NOTES, TEXTS, Table, align
-from rlhf_exp.runs.figures import duration, number, percent, points, write_name
+from rlhf_exp.runs.disk import measure_disk
+from rlhf_exp.runs.figures import duration, megabytes, number, percent, points, write_name
 from rlhf_exp.runs.load import Run, load_run, refusing_damage
 from rlhf_exp.stats import Interval
 from rlhf_exp.stats.planning import plan_rows
@@ -25,6 +27,7 @@ WRITERS = {"%": percent, "counts": lambda counts: " / ".join(map(str, counts.val
 """How figures are written that are no plain numbers."""
 
 
+HEALTH = {"ok": "green", "warning": "yellow", "error": "red"}
 VERDICTS = ("ok", "info", "warning")
 CHANGED = ("rose", "did not measurably change", "fell")
 OFTEN = ("more often than", "not measurably more often than", "less often than")
@@ -58,15 +61,16 @@ def summary_note(run: Run) -> str:
 
 
 def terminal_table(run_dir: Path) -> str:
-    """The run's figures before and after with 95% intervals, its cost, its health, and where the report is. All but
-    the texts of a run is ASCII, so that every terminal shows it.
+    """The run's figures before and after with 95% intervals, its cost, its health (green, yellow or red), and where the
+    report is. All but the texts of a run is ASCII, so that every terminal shows it.
 
     Raises:
         NotARun: `run_dir` holds no readable run.
     """
     run = load_run(run_dir)
     with refusing_damage(run_dir):
-        return printable(_tabulate(run))
+        lines, colour = printable(_tabulate(run)).split("\n"), HEALTH.get(run.diagnosis.get("health", ""))
+    return "\n".join(paint(line, colour, sys.stdout) if line.startswith("health ") else line for line in lines)
 
 
 class Verdict(NamedTuple):
@@ -156,6 +160,15 @@ def _plan(difference: Interval, n: int) -> str:
     return f"{text}; the observed one needs {needed:,}." if needed else f"{text}."
 
 
+def _describe_disk(run: Run) -> str | None:
+    """What a finished run takes; None of another one, whose files still change or are needed to resume."""
+    if run.status != "finished":
+        return None
+    disk = measure_disk(run.path)
+    removable = f"{megabytes(disk.checkpoints)} of checkpoints, which `runs --prune` removes"
+    return f"{megabytes(disk.reports + disk.other_files)}{f', and {removable}' if disk.checkpoints else ''}"
+
+
 def _tabulate(run: Run) -> str:
     info, findings, checked = run.info, run.diagnosis.get("findings", []), run.diagnosis.get("checked")
     lines = [line for line in (title(run), status_sentence(run)) if line] + [""]
@@ -168,6 +181,7 @@ def _tabulate(run: Run) -> str:
         "kept": best_sentence(run),
         "time": ", ".join(f"{phase} {duration(spent)}" for phase, spent in info.get("seconds", {}).items()),
         "peak memory": info.get("peak_memory_mb") and f"{info['peak_memory_mb']:,.0f} MB",
+        "disk": _describe_disk(run),
         "report": page if page.exists() else None,
         "health": run.diagnosis
         and f"{run.diagnosis['health']}, {len(findings)} finding{'s' * (len(findings) != 1)}"

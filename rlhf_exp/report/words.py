@@ -16,9 +16,9 @@ from scipy import stats
 
 from rlhf_exp.report import columns
 from rlhf_exp.report.columns import TESTED, align, mean_over_seeds, subtract
-from rlhf_exp.report.groups import Groups, keep_measured
-from rlhf_exp.report.page import NOTES, TEXTS, Block, Callout, Heading, Text
-from rlhf_exp.report.pairwise import MANY, Tests, find_about, run_figures, summarise_tests, write_size
+from rlhf_exp.report.groups import MANY, Groups, keep_measured
+from rlhf_exp.report.page import NOTES, TEXTS, Block, Callout, Heading, Text, footnote
+from rlhf_exp.report.pairwise import Tests, find_about, run_figures, summarise_tests, write_size
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import DIFFERENCES, LEVEL, LEVELS, SHARES, crossed_interval
 from rlhf_exp.stats.planning import plan_rows
@@ -47,8 +47,8 @@ def describe_in_words(groups: Groups, tests: dict[str, Tests] | None = None) -> 
     sentences = summarise_tests(measured, tests, find_about(measured, tests))
     labels = list(measured) if len(measured) <= MANY else [list(measured)[0], list(measured)[-1]]
     explained = [(label, explain_change(measured[label], label, tests)) for label in labels]
-    texts = [Text(f"{label}. {text}") for label, text in explained if text]
-    notes = [Text(NOTES["words"])] if texts else []
+    texts = [Text(f"{label}. {text}", f"What changed with {label}") for label, text in explained if text]
+    notes = [footnote(NOTES["words"])] if texts else []
     return [Heading("In words"), *sentences, *_describe_costs(measured), _describe_health(groups), *texts, *notes]
 
 
@@ -109,7 +109,9 @@ def find_words(before: list[str], after: list[list[str]]) -> tuple[list[Word], i
 
 
 def _write_words(group: list[Run]) -> list[str]:
-    """The sentence on words; a start model that several seeds share is counted once."""
+    """The sentence on words, if they may be shown; a start model that several seeds share is counted once."""
+    if not all(run.shows_texts for run in group):
+        return []
     before = {tuple(sample["completion"] for sample in run.sampled("baseline")) for run in group}
     after = [[sample["completion"] for sample in run.sampled("trained")] for run in group]
     changed, vocabulary, bound = find_words([text for texts in sorted(before) for text in texts], after)

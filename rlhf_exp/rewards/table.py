@@ -30,11 +30,14 @@ Log = Callable[[str, float], None]
 
 
 def outcome(
-    cfg: "Config", task: "Task", /, prompts: Texts, completions: Texts, log_metric: Log | None = None, **columns: Any
-) -> list[float]:
+    cfg: "Config", task: "Task", /, prompts: Texts, completions: Texts, log_metric: Log | None = None,
+    log_extra: Callable[[str, list[str]], None] | None = None, **columns: Any,
+) -> list[float]:  # fmt: skip
     """The task's own grade: 1.0 for a correct answer, 0.1 for a wrong one, 0.0 for none. Training also logs the share
-    of each outcome."""
+    of each outcome, and gives TRL's table of completions a column of them."""
     grades = _grade(task, prompts, completions, columns)
+    if log_extra is not None:
+        log_extra("outcome", [grade.outcome for grade in grades])
     if log_metric is not None:
         for kind in ("correct", "partial", "failed"):
             log_metric(f"outcome/{kind}", sum(grade.outcome == kind for grade in grades) / len(grades))

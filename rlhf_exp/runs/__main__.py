@@ -1,6 +1,6 @@
-"""python -m rlhf_exp runs [DIR...] [--filter KEY=VALUE] [--sort KEY] [--json] [--compare [--out FOLDER]]
+"""python -m rlhf_exp runs [DIR...] [--filter KEY=VALUE] [--sort KEY] [--json] [--compare [--out FOLDER]] [--prune]
 
-Lists the runs below folders (outputs), the newest last, and compares those that are selected.
+Lists the runs below folders (outputs), the newest last, compares those that are selected, and removes checkpoints.
 """
 
 import json
@@ -13,8 +13,9 @@ from typing import Any
 
 from rlhf_exp.commands import COMMANDS, parse_flags, run_command
 from rlhf_exp.errors import ConfigError, printable
-from rlhf_exp.runs.figures import percent, points, write_name
-from rlhf_exp.runs.listing import KEYS, filter_runs, find_varied, list_runs, sort_runs
+from rlhf_exp.runs.disk import measure_disk, measure_removable, remove_checkpoints
+from rlhf_exp.runs.figures import megabytes
+from rlhf_exp.runs.listing import KEYS, filter_runs, list_runs, sort_runs, tabulate
 from rlhf_exp.runs.lock import OUTPUTS
 
 EPILOG = f"KEY is one of {', '.join(KEYS)}, or any key of a run's config, such as algo.args.beta."
@@ -32,11 +33,17 @@ PARSER.add_argument("--json", action="store_true", help="a JSON list instead of 
 PARSER.add_argument("--compare", action="store_true", help="write the report on these runs")
 PARSER.add_argument("--out", metavar="FOLDER", help="with --compare: where the report goes")
 PARSER.add_argument("--against", metavar="SETTING", help="with --compare: as of the command report")
+PARSER.add_argument(
+    "--prune",
+    action="store_true",
+    help="remove the checkpoints of the finished ones among these runs, after a question",
+)
+PARSER.add_argument("--yes", action="store_true", help="with --prune: without the question")
 
 NUMBERS = ("seed", "steps", "accuracy", "gain")
 """Columns that are aligned to the right."""
-SHARED = ("task", "algo", "model")
-"""Columns that are left out where runs do not differ in them."""
+NEEDED = {"out": "compare", "against": "compare", "yes": "prune"}
+"""Flags that need another one."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,9 +53,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _work(arguments: list[str]) -> int:
     args = parse_flags(PARSER, arguments)
-    for flag in ("out", "against"):
-        if getattr(args, flag) and not args.compare:
-            raise ConfigError([f"--{flag}: has no effect without --compare"])
+    for flag, needed in NEEDED.items():
+        if getattr(args, flag) and not getattr(args, needed):
+            raise ConfigError([f"--{flag}: has no effect without --{needed}"])
+    if args.prune and (args.compare or args.json):
+        raise ConfigError(["--prune: cannot be combined with --compare or --json"])
     listed = list({run["run"]: run for folder in args.dirs for run in list_runs(folder)}.values())
     shows_all = args.refused or any(text.startswith("status") for text in args.filters)
     runs = [run for run in listed if shows_all or run["status"] != "refused"]
@@ -57,6 +66,8 @@ def _work(arguments: list[str]) -> int:
         runs = filter_runs(runs, condition)
     if args.sort:
         runs = sort_runs(runs, args.sort)
+    if args.prune:
+        return _prune(runs, args.yes)
     if args.compare:
         return _compare(runs, args.out, args.against)
     if args.json:
@@ -64,7 +75,7 @@ def _work(arguments: list[str]) -> int:
         return 0
     counts = ", ".join(f"{n} {status}" for status, n in Counter(run["status"] for run in runs).most_common())
     more = f"; {hidden} refused: --refused shows them" if hidden else ""
-    print("\n".join([*_tabulate(runs), f"{len(runs)} of {len(listed)} runs{f': {counts}' if counts else ''}{more}"]))
+    print("\n".join([*_align(runs), f"{len(runs)} of {len(listed)} runs{f': {counts}' if counts else ''}{more}"]))
     return 0
 
 
@@ -77,35 +88,41 @@ def _compare(runs: list[dict[str, Any]], out: str | None, against: str | None) -
     return report.main([*readable, *(["--out", out] if out else []), *(["--against", against] if against else [])])
 
 
-def _tabulate(runs: list[dict[str, Any]]) -> list[str]:
-    """Lines of the table, with the settings in which runs differ; a column that is empty for all runs is left out, and
-    what several runs share stands in a line above it."""
-    rows = [
-        {name: printable(" ".join(text.split())) or "-" for name, text in _write_cells(run, typed).items()}
-        for run, typed in zip(runs, find_varied(runs), strict=True)
-    ]
-    shared = [name for name in SHARED if len(rows) > 1 and len({row[name] for row in rows}) == 1]
-    lines = [f"all: {' '.join(f'{name}={rows[0][name]}' for name in shared)}"] if shared else []
-    rows = [{name: cell for name, cell in row.items() if name not in shared} for row in rows]
-    columns = []
-    for name in rows[0] if rows else ():
-        cells = [row[name] for row in rows]
-        if set(cells) != {"-"}:
-            width = max(len(name), *map(len, cells))
-            columns.append([cell.rjust(width) if name in NUMBERS else cell.ljust(width) for cell in (name, *cells)])
-    return lines + ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
+def _prune(runs: list[dict[str, Any]], agreed: bool) -> int:
+    """Remove the checkpoints of finished runs, after a question unless `agreed`; returns the exit status."""
+    sizes = {path: size for run in runs if (size := measure_removable(path := Path(run["run"])))}
+    lines = [f"{megabytes(size):>12}  {printable(str(path))}" for path, size in sizes.items()]
+    lines.append(f"{megabytes(sum(sizes.values()))} in the checkpoints of {len(sizes)} finished runs")
+    print("\n".join(lines), flush=True)
+    if sizes and not agreed:
+        if not sys.stdin.isatty():
+            raise ConfigError(["--prune: there is no terminal to ask on; --yes removes without a question"])
+        print("Remove these checkpoints? The models in model/ stay. [y/N] ", end="", flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            print("nothing was removed")
+            return 0
+    kept = []
+    for path in sizes:
+        try:
+            remove_checkpoints(path)
+        except (ConfigError, OSError) as error:
+            kept.append(f"{path}: its checkpoints are not removed ({error})")
+    removed = [size for path, size in sizes.items() if not measure_disk(path).checkpoints]
+    print(f"removed: {megabytes(sum(removed))}")
+    if kept:
+        raise ConfigError(kept)
+    return 0
 
 
-def _write_cells(run: dict[str, Any], typed: dict[str, str]) -> dict[str, str]:
-    """The text of each column, with what was `typed` after the seed. The algorithm is written with a loss that is not
-    the one of its name: grpo/dr_grpo."""
-    loss = write_name(run["loss_type"])
-    cells = {key: write_name(run[key]) for key in ("name", "tags", "task", "algo", "model", "seed")} | typed
-    cells |= {key: write_name(run[key]) for key in ("status", "steps")}
-    cells["algo"] += f"/{loss}" if loss not in ("", cells["algo"]) else ""
-    cells |= {"accuracy": percent(run["accuracy"]), "gain": points(run["gain"])}
-    cells["began (UTC)"] = write_name(run["started"])[:16].replace("T", " ")
-    return cells | {"run": f"{run['run']}{f': {problem}' if (problem := run['problem']) else ''}"}
+def _align(runs: list[dict[str, Any]]) -> list[str]:
+    """Lines of the table; what several runs share stands in a line above it."""
+    shared, columns = tabulate(runs)
+    padded = []
+    for name, cells in columns.items():
+        width = max(len(name), *map(len, cells))
+        padded.append([cell.rjust(width) if name in NUMBERS else cell.ljust(width) for cell in (name, *cells)])
+    lines = [f"all: {' '.join(f'{name}={value}' for name, value in shared.items())}"] if shared else []
+    return lines + ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
 
 
 if __name__ == "__main__":

@@ -93,8 +93,8 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
 
 
 def keep_rows(path: Path, step: int) -> list[dict[str, Any]]:
-    """Leave the rows up to `step`, from which a run is resumed, in its metrics.jsonl or validation.jsonl; returns
-    them."""
+    """Leave the rows up to `step`, from which a run is resumed, in its metrics.jsonl, completions.jsonl or
+    validation.jsonl; returns them."""
     rows = [row for row in read_jsonl(path) if row["step"] <= step] if step else []
     write_jsonl(path, rows)
     return rows

@@ -4,6 +4,7 @@ them by what is known about them; imports no torch.
     listed = list_runs(Path("outputs"))      # as `python -m rlhf_exp runs --json` prints them
     listed[0]["status"], listed[0]["gain"]["value"], read_key(listed[0], "eval.rows")
     filter_runs(listed, "tag=abl*"), sort_runs(listed, "algo.args.beta")
+    tabulate(listed)                         # ({"task": "countdown"}, {"seed": ["0", "1"], "gain": [...], ...})
 
 A run that cannot be read is listed too, with the reason.
 """
@@ -18,8 +19,8 @@ from typing import Any
 
 from rlhf_exp.config.keys import explain_key, known_keys
 from rlhf_exp.config.values import nearest, show
-from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.figures import Figure, write_name
+from rlhf_exp.errors import ConfigError, printable
+from rlhf_exp.runs.figures import Figure, percent, points, write_name
 from rlhf_exp.runs.load import DEPTH, NotARun, list_run_folders, read_json, read_saved
 from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.settings import flatten, read_typed
@@ -29,6 +30,9 @@ LABELS = ("name", "algo", "task", "model", "loss_type", "seed", "max_tokens", "s
 
 KEYS = (*LABELS, "tag", "status", "accuracy", "gain", "run")
 """What can be read of every run beside the keys of its config. accuracy and gain are shares of 1."""
+
+SHARED = ("task", "algo", "model")
+"""Columns that a table leaves out where runs do not differ in them."""
 
 MOST = 6
 
@@ -83,6 +87,18 @@ def find_varied(runs: list[dict[str, Any]]) -> list[dict[str, str]]:
     return [{key: found.get(key, "") for key in varied[:MOST]} for found in typed]
 
 
+def tabulate(runs: list[dict[str, Any]]) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """What several runs share of SHARED, and by name the other columns in which any run has something else than -, with
+    the settings in which runs differ."""
+    rows = [
+        {name: printable(" ".join(text.split())) or "-" for name, text in _write_cells(run, typed).items()}
+        for run, typed in zip(runs, find_varied(runs), strict=True)
+    ]
+    columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+    shared = {name: columns.pop(name)[0] for name in SHARED if len(rows) > 1 and len({*columns[name]}) == 1}
+    return shared, {name: cells for name, cells in columns.items() if {*cells} != {"-"}}
+
+
 def sort_runs(runs: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
     """By a key, the smallest first; runs that lack it come before all others.
 
@@ -125,6 +141,18 @@ def _read(path: Path) -> dict[str, Any]:
         "accuracy": _find_interval(evaluation, side, "accuracy"),
         "gain": _find_interval(evaluation, "paired", "difference"),
     }
+
+
+def _write_cells(run: dict[str, Any], typed: dict[str, str]) -> dict[str, str]:
+    """The text of each column, with what was `typed` after the seed. The algorithm is written with a loss that is not
+    the one of its name: grpo/dr_grpo."""
+    loss = write_name(run["loss_type"])
+    cells = {key: write_name(run[key]) for key in ("name", "tags", "task", "algo", "model", "seed")} | typed
+    cells |= {key: write_name(run[key]) for key in ("status", "steps")}
+    cells["algo"] += f"/{loss}" if loss not in ("", cells["algo"]) else ""
+    cells |= {"accuracy": percent(run["accuracy"]), "gain": points(run["gain"])}
+    cells["began (UTC)"] = write_name(run["started"])[:16].replace("T", " ")
+    return cells | {"run": f"{run['run']}{f': {problem}' if (problem := run['problem']) else ''}"}
 
 
 def _check_key(flag: str, key: str, runs: list[dict[str, Any]]) -> None:

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ DEPTH = 4
 """How far below a folder runs are looked for."""
 
 OBJECTS = ("evaluation", "errors", "diagnosis")
-LINES = ("metrics", "validation", "samples", "policies", "preferences", "probes")
+LINES = ("metrics", "alarms", "validation", "samples", "policies", "preferences", "probes")
 
 DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError, YAMLError, OSError)
 """What reading a damaged file raises. OmegaConf raises an OSError without a number for a file that holds 7."""
@@ -66,6 +67,7 @@ class Run:
     path: Path
     info: dict  # run.json
     metrics: list[dict]
+    alarms: list[dict]  # alarms.jsonl
     validation: list[dict]  # validation.jsonl
     evaluation: dict
     samples: list[dict]
@@ -81,6 +83,16 @@ class Run:
     @property
     def status(self) -> str:
         return self.info["status"]
+
+    @cached_property
+    def completions(self) -> list[dict]:
+        """completions.jsonl, some completions of each logged step of training; read only when it is asked for."""
+        return read_jsonl(self.path / "completions.jsonl")
+
+    @property
+    def shows_texts(self) -> bool:
+        """Whether pages about it may show its prompts and completions."""
+        return self.config.get("report", {}).get("samples", True)
 
     @property
     def algorithm(self) -> Algorithm | None:

@@ -16,14 +16,15 @@ from rlhf_exp.runs.load import parse_yaml, read_config, read_saved, refusing_dam
 
 MAY_DIFFER = (
     # Where a run happens, and what the user calls it.
-    "output_dir", "resume", "dry_run", "preflight", "skip_finished", "run.", "hub.", "logging.", "eval.cache_dir",
+    "output_dir", "resume", "dry_run", "verbose", "preflight", "skip_finished", "run.", "hub.", "logging.",
+    "eval.cache_dir",
     "algo.args.output_dir", "algo.args.report_to", "algo.args.disable_tqdm",
     # On which hardware, and by which engines: run.json says which one measured. Threads change only last digits.
     "hardware.", "device.threads", "scale.name", "eval.engine", "algo.args.ddp_find_unused_parameters",
     "algo.args.fsdp", "algo.args.deepspeed.",
     # How it is watched and saved.
-    "monitor.every_steps", "monitor.stop_on", "monitor.ignore", "reward.timeout_s", "algo.args.save_steps",
-    "algo.args.save_strategy", "algo.args.save_total_limit",
+    "monitor.every_steps", "monitor.stop_on", "monitor.ignore", "monitor.completions", "report.", "reward.timeout_s",
+    "algo.args.save_steps", "algo.args.save_strategy", "algo.args.save_total_limit",
     # A table that grows with the package's algorithms; the run's own rate is in `algo` too.
     "model.learning_rate.",
 )  # fmt: skip
@@ -47,7 +48,7 @@ def recall(folder: str, typed: Collection[str] = ()) -> tuple[dict[str, str], li
     Raises:
         ConfigError: a file in its `.hydra` is damaged; a missing one is as an empty one.
     """
-    dropped = {*typed, "resume", "output_dir", "dry_run"}
+    dropped = {*typed, "resume", "output_dir", "dry_run", "verbose"}
     with refusing_damage(folder):
         overrides, hydra = read_saved(Path(folder), "overrides", list), read_saved(Path(folder), "hydra", dict)
         kept = [text for text in overrides if text.partition("=")[0] not in dropped]  # x=2 needs +x=1, but not +x=2

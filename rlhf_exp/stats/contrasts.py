@@ -33,12 +33,12 @@ START = "start model"
 POOL = 6
 """The degrees of freedom that the spread of all settings counts as, beside a setting's own. With a pool alone settings
 whose seeds spread from 1 to 6 points count as different by mistake in 11 of 100 cases, with this one in 5; settings
-that spread alike lose a little power (docs/statistics.md)."""
+that spread alike lose a little power (docs/appendix/statistics.md)."""
 FAR = 10
 """A setting whose seeds have a variance above this many times the median of the others', or of what sampling alone
 gives these, has its own spread only, and enters that of all with this many times the median. Without it one collapsed
 seed multiplies the width of all intervals by 5; with settings left out altogether 7% of comparisons had a false finding
-where seeds spread by 1 to 6 points (docs/statistics.md)."""
+where seeds spread by 1 to 6 points (docs/appendix/statistics.md)."""
 
 
 class Contrast(NamedTuple):

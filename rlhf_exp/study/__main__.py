@@ -19,12 +19,13 @@ from typing import Any
 from rlhf_exp.commands import parse_flags, run_command
 from rlhf_exp.config.device import targets_other_hardware
 from rlhf_exp.config.hub import prepare_hub
+from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import one_of
-from rlhf_exp.errors import FAILED, REFUSED, SIGNALLED, ConfigError, Stop, printable, say
+from rlhf_exp.errors import FAILED, REFUSED, SIGNALLED, ConfigError, Stop, say
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.lock import claim, find_owner, make_new
 from rlhf_exp.runs.stopping import StopSignals
-from rlhf_exp.study.plan import AGAIN, SKIP, Planned, describe_plan, plan_study
+from rlhf_exp.study.plan import AGAIN, SKIP, describe_plan, plan_study
 from rlhf_exp.study.stages import Study, list_studies, read_study
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp study", description=" ".join(__doc__.splitlines()[2:]),
@@ -60,7 +61,7 @@ def _work(arguments: list[str]) -> int:
     if args.dry_run:
         plan = plan_study(study, stages, "dry_run=true")
         print(describe_plan(study, stages, plan), flush=True)
-        return _check_fit({item.job.arm: item for item in plan if targets_other_hardware(item.config)})
+        return _check_fit({item.job.arm: item.config for item in plan if targets_other_hardware(item.config)})
     with claim(str(study.out), numbered=False):
         _wait_for_owners([job.folder for stage in study.stages.values() for job in stage.jobs])
         print(describe_plan(study, stages, plan_study(study, stages)), flush=True)
@@ -70,23 +71,17 @@ def _work(arguments: list[str]) -> int:
         return _report(study) or min((statuses[name] for name in bad), default=0)
 
 
-def _check_fit(arms: dict[str, Planned]) -> int:
-    """Print what each arm needs of the machine that `hardware=` names; returns the exit status, REFUSED if one does not
-    fit."""
-    status, unchecked = 0, dict[str, None]()
-    for arm, item in arms.items():
-        prepare_hub(item.config)
-        from rlhf_exp.dry_run.cost import TOO_LARGE
-        from rlhf_exp.dry_run.show import describe_dry_run
+def _check_fit(arms: dict[str, Config]) -> int:
+    """Print a table of what each arm needs of the machine that `hardware=` names; returns the exit status.
 
-        lines = describe_dry_run(item.config)
-        unchecked |= {line: None for line in lines if line.startswith("not checked here")}
-        for line in (line for line in lines if line.startswith(("memory, ", "memory: ", "time of training"))):
-            print(printable(f"{arm}: {line}"), flush=True)
-            status = REFUSED if TOO_LARGE in line else status
-    for line in unchecked:
-        print(printable(line), flush=True)
-    return status
+    Raises:
+        ConfigError: one does not fit.
+    """
+    for config in arms.values():
+        prepare_hub(config)
+    if arms:
+        import_module("rlhf_exp.dry_run.show").print_dry_runs(arms)  # imports torch
+    return 0
 
 
 def _wait_for_owners(folders: list[Path]) -> None:

@@ -21,7 +21,7 @@ from scipy.special import stdtr
 from rlhf_exp.config.values import Within, find_problems, list_bounds, suggest
 from rlhf_exp.errors import ConfigError, Problem
 from rlhf_exp.report.groups import Groups
-from rlhf_exp.report.page import NOTES, Block, Heading, Table, Text
+from rlhf_exp.report.page import NOTES, Block, Heading, Table, Text, footnote
 from rlhf_exp.runs.figures import Figure, number, percent, points
 from rlhf_exp.runs.load import parse_yaml, read_file
 from rlhf_exp.stats import LEVEL, holm
@@ -167,7 +167,7 @@ def describe_claims(path: Path, groups: Groups) -> list[Block]:
     head = ["claim", "what it says", "the hand-made study", "these runs", "verdict"]
     rows = [[one.claim.id, one.claim.says, one.claim.figure, *_write_verdict(one)] for one in verdicts]
     title = Heading("The hand-made study and these runs")
-    return [title, Text(rule), Text(found), Table(head, rows), Text(NOTES["claims_measured"])]
+    return [title, Text(rule), Text(found), Table(head, rows), footnote(NOTES["claims_measured"])]
 
 
 def _measure(claim: Claim, groups: Groups) -> list[Measured] | str:

@@ -27,6 +27,12 @@ def as_messages(prompt: Any) -> Any:
     return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
 
 
+def describe_prompt(prompt: Text) -> Row:
+    """A prompt in a line of a run folder: a text is `prompt`; messages are `messages`, and the last one's text is
+    `prompt`."""
+    return {"prompt": prompt} if isinstance(prompt, str) else {"prompt": prompt[-1]["content"], "messages": prompt}
+
+
 def are_messages(messages: Any, last: str = "user") -> bool:
     """Whether these are messages with a role and a text each, of which the last is the user's, or another's."""
     if not isinstance(messages, list) or not messages:

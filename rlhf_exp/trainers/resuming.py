@@ -167,6 +167,8 @@ class ResumableRollouts(RowRandomRollouts, Resumable):
 
     newest_rollout: tuple[list[list[int]], list[list[int]]]
     """The token ids of its prompts and completions on this process, in the order of `row_keys`."""
+    newest_rows: list[dict[str, Any]]
+    """The rows that they are of."""
     draws_by_signal = False
     """Whether task.draw=signal; trainers/__init__.py sets it."""
 
@@ -204,6 +206,10 @@ class ResumableRollouts(RowRandomRollouts, Resumable):
     def _set_progress(self, progress: dict[str, Any]) -> None:
         super()._set_progress(progress)
         self.rollouts = progress.get("rollouts", 0)  # a checkpoint of an earlier version has no such streams behind it
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        self.newest_rows = inputs
+        return super()._generate_and_score_completions(inputs)
 
     def _generate(self, prompts: list) -> tuple:
         generated = super()._generate(prompts)

@@ -32,7 +32,7 @@ class Run:
         self.folder, self.signals = folder, StopSignals()
         keep_rows(folder / "metrics.jsonl", step)  # as the writer of the metrics does
         keys = {"every_steps": 2, "stop_on_nonfinite": True, "stop_on": [], "ignore": []} | monitor
-        monitor = Monitor(probe_rows=1, probe_tokens=1, **keys)
+        monitor = Monitor(probe_rows=1, probe_tokens=1, completions=0, **keys)
         self.alarms = Alarms(folder, find, monitor, self.signals)
         self.alarms.on_train_begin(None, TrainerState(global_step=step), TrainerControl())
 

@@ -1,11 +1,12 @@
 import json
 
 import pytest
+from matplotlib.figure import Figure
 
 from rlhf_exp.callbacks.tracking import alert, choose_mode, name_run, track
 from rlhf_exp.config.compose import compose_config
 
-NAMES = ("WANDB_MODE", "WANDB_API_KEY", "WANDB_PROJECT", "WANDB_DIR", "TENSORBOARD_LOGGING_DIR")
+NAMES = ("WANDB_MODE", "WANDB_LOG_MODEL", "WANDB_API_KEY", "WANDB_PROJECT", "WANDB_DIR", "TENSORBOARD_LOGGING_DIR")
 ACCURACY = {"value": 0.25, "low": 0.2, "high": 0.3}
 
 
@@ -72,6 +73,49 @@ def test_each_job_of_a_sweep_is_one_wandb_run_with_its_config_results_and_end(tm
         assert summary["findings"] == ["kl_drift"] and summary["status"] == status
         assert exit_code == (0 if status == "finished" else 1)
         assert list((study / name / "wandb").glob("offline-run-*/run-*.wandb"))
+
+
+def list_media(folder):
+    """The files that W&B would send, by kind: html, images, table."""
+    [media] = folder.glob("wandb/offline-run-*/files/media")
+    return {kind.name: sorted(path for path in kind.rglob("*.*")) for kind in media.iterdir()}
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_wandb_gets_the_report_and_its_plots_and_the_model_if_asked(tmp_path, monkeypatch, asked):
+    wandb = pytest.importorskip("wandb", reason="wandb is not installed")
+    logged = []
+    monkeypatch.setattr(wandb.Run, "log_artifact", lambda run, artifact: logged.append(artifact))
+    if asked:
+        monkeypatch.setenv("WANDB_LOG_MODEL", "end")
+    with track(compose_config(["logging=wandb", f"output_dir={tmp_path}"]), tmp_path):
+        write_run(tmp_path)
+        (tmp_path / "report.html").write_text("<p>the report</p>")
+        for name in ("plots", "model"):
+            (tmp_path / name).mkdir()
+        Figure(figsize=(1, 1)).savefig(tmp_path / "plots" / "reward.png")
+        (tmp_path / "model" / "config.json").write_text("{}")
+    media = list_media(tmp_path)
+    assert media["html"][0].read_text() == "<p>the report</p>"
+    assert [path.parent.name for path in media["images"]] == ["plots"]
+    assert [(one.type, list(one.manifest.entries)) for one in logged] == [("model", ["config.json"])] * asked
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("algo", "rollouts"), [("grpo", 2), ("ppo", 1)])
+def test_wandb_gets_a_table_of_each_rollout(tmp_path, command_line, drawn, algo, rollouts):
+    pytest.importorskip("wandb", reason="wandb is not installed")
+    small = ["eval.rows=4", "task.baselines=false", "eval.cache_dir=null", "device.threads=1", "max_tokens=24"]
+    small += ["task.train_rows=64", "algo.args.max_steps=2", "algo.args.per_device_train_batch_size=16"]
+    done = command_line(f"algo={algo}", "logging=wandb", *small, f"output_dir={tmp_path}", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    tables = [json.loads(path.read_text()) for path in list_media(tmp_path)["table"]]
+    assert len(tables) == rollouts and not done.stderr
+    for table in tables:
+        columns = ["step", "prompt", "completion", "outcome"]
+        assert [name for name in table["columns"] if name != "advantage"][:4] == columns
+        assert ("advantage" in table["columns"]) == (algo == "grpo")
+        assert table["data"][0][1].startswith("use ")
 
 
 def test_an_alert_goes_to_the_open_run_and_nowhere_without_one(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import device
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.model_shape import INIT_VOCABULARY, KNOWN, find_shape
-from rlhf_exp.dry_run.show import list_chosen
+from rlhf_exp.dry_run.describe import list_chosen
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_tokenizer
 

@@ -94,7 +94,7 @@ def test_every_experiment_passes_its_dry_run(name, miniatures, capsys):
     if (cfg.task.of if cfg.task.name == "brevity" else cfg.task).source == "hub":
         overrides.append(f"{source}=generated")
     print_dry_run(compose(name, *overrides))
-    assert capsys.readouterr().out.endswith("all checks passed\n")
+    assert "\nchecks   all passed; " in capsys.readouterr().out
 
 
 def test_rows_of_the_hub_that_are_not_cached_are_named(miniatures, capsys, monkeypatch):
@@ -104,7 +104,7 @@ def test_rows_of_the_hub_that_are_not_cached_are_named(miniatures, capsys, monke
     monkeypatch.setattr("datasets.load_dataset", fail)
     print_dry_run(compose("countdown_qwen3", f"model.path={miniatures['qwen3_1_7b']}"))
     unchecked = "task.hub_id=Jiayi-Pan/Countdown-Tasks-3to4: cannot be loaded; its rows and prompts"
-    assert f"not checked here: {unchecked}\n" in capsys.readouterr().out
+    assert f"not checked here: {unchecked}; " in capsys.readouterr().out
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     with pytest.raises(ConfigError):
         print_dry_run(compose("countdown_qwen3", f"model.path={miniatures['qwen3_1_7b']}"))

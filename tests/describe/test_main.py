@@ -16,7 +16,7 @@ def test_the_command_writes_its_files_says_where_and_shows_no_text_of_a_row(hh_o
         assert f"<h2>{heading}" in html and f"## {heading}" in markdown
     for text in (html, markdown, figures, printed):
         assert not re.search("bread|baker|flour|hurt|go on", text)
-    assert not re.search(r"<script|<link|src=.http|url\(", html)
+    assert not re.search(r"<link|src=.http|url\(", html.partition("<script>\n")[0])
     assert "| equal answers | chosen and rejected are the same text | dropped | 1 | 0 | 1 |" in markdown
     figures = json.loads(figures)
     assert (figures["n"], figures["task"], figures["tokenizer"]) == (6, "hh_rlhf", "tiny_gpt2")

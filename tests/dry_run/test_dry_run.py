@@ -8,8 +8,8 @@ from transformers import AutoModelForCausalLM, GPT2Config
 from rlhf_exp.config import device
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.dry_run import cost
-from rlhf_exp.dry_run.cost import warn_of_memory
-from rlhf_exp.dry_run.show import print_dry_run
+from rlhf_exp.dry_run.cost import judge_memory
+from rlhf_exp.dry_run.show import print_dry_run, print_dry_runs
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_trace_tokenizer
 from rlhf_exp.runs import forecast
@@ -27,13 +27,38 @@ def no_weights(monkeypatch):
 
 @pytest.fixture
 def show(no_weights, capsys):
-    """show("algo=sft", ...) is what a dry run prints."""
+    """show("algo=sft", ...) is what a dry run prints, with all details."""
 
     def show(*overrides):
-        print_dry_run(compose_config([*SMALL, *overrides]))
+        print_dry_run(compose_config([*SMALL, "verbose=true", *overrides]))
         return capsys.readouterr().out
 
     return show
+
+
+def test_a_dry_run_is_five_lines(show, tmp_path):
+    head, folder, memory, time, checks = show("verbose=false", f"output_dir={tmp_path}").splitlines()
+    assert re.fullmatch(r"dry run  grpo on countdown, tiny, seed 0, on the CPU; parameters: .*; steps: \d+", head)
+    assert folder == f"folder   {tmp_path}, which a run would write"
+    assert re.fullmatch(r"memory   fits: training needs [0-9.]+ MB of the .* that are free on this computer", memory)
+    assert time.startswith(("time     unknown: ", "time     about "))
+    assert checks == "checks   all passed; verbose=true shows defaults, formulas and a prompt"
+    assert "(dr_grpo)" in show("loss_type=dr_grpo")
+
+
+def test_a_sweep_is_a_table_with_totals(no_weights, capsys):
+    near, far = [*SMALL, "algo=none"], ["hardware=gpu_24gb", "dry_run=true", "task.train_rows=64"]
+    named = {"algo=none": near, "peft=none": far, "hardware.memory_gb=0.001": [*far, "hardware.memory_gb=0.001"]}
+    with pytest.raises(ConfigError) as failed:
+        print_dry_runs({name: compose_config(overrides) for name, overrides in named.items()})
+    head, *rows, total = [re.split("  +", line) for line in capsys.readouterr().out.splitlines()]
+    assert head == ["job", "memory", "training", "checks"] and [row[0] for row in rows] == [*named]
+    assert [row[1].split(":")[0] for row in rows] == ["fits", "fits", "DOES NOT FIT"]
+    assert [row[2].rsplit(maxsplit=2)[0] for row in rows] == ["none", "at least", "at least"]
+    assert [row[3] for row in rows] == ["all passed", "all passed", "FAILED: memory"]
+    assert re.fullmatch("3 jobs: memory: 2 fits, 1 DOES NOT FIT; training: at least [0-9.]+ s; checks: .*", *total)
+    [problem] = failed.value.problems
+    assert problem.startswith("hardware.memory_gb=0.001: memory: training needs ")
 
 
 def test_rows_parameters_and_memory_are_worked_out_by_hand(show):
@@ -43,12 +68,12 @@ def test_rows_parameters_and_memory_are_worked_out_by_hand(show):
     overrides += ["++model.init.tie_word_embeddings=true", "max_tokens=10", "algo.args.beta=0"]
     overrides.append("algo.args.per_device_train_batch_size=256")
     text = show("model=tiny_untrained", *overrides)
-    assert "  | use " in text and text.endswith("all checks passed\n")
+    assert "  | use " in text and "\nchecks   all passed\n" in text
     assert "rows: 64 to train on, 16 held out (test)" in text
     assert "tokens per step: 256 x (prompt 7 + completion 10 at most) = 4,352" in text
     layer = 4 * 8 * 8 + 3 * 8 * 16 + 2 * 8 + 2 * 4  # attention, MLP, two norms, norms of query and key
     parameters = len(build_trace_tokenizer()) * 8 + 2 * layer + 8
-    assert f"parameters: {parameters:,}, all trained\n" in text
+    assert f"; parameters: {parameters:,}, all trained; " in text
     kept = 2 * (8 * 8 + 4.5 * (16 + 8 + 8)) * 4  # of a token in two layers: MLP, queries, keys or values
     training, sampling = parameters * 4 * 4 + 256 * 17 * kept, parameters * 4 * 3 + 256 * 17 * 2 * 2 * 8 * 4
     evaluation = 2 * parameters * 4 + 128 * 17 * 2 * 2 * 8 * 4
@@ -62,7 +87,7 @@ def test_rows_parameters_and_memory_are_worked_out_by_hand(show):
 
 def test_sft_counts_the_steps_of_its_demonstrations_and_has_no_reference(show):
     text = show("algo=sft", "model=tiny_untrained")
-    assert "steps: 6\n" in text  # three times 64 rows, by 32
+    assert "; steps: 6\n" in text  # three times 64 rows, by 32
     assert "  algo.args.max_steps=-1: the rows 3 times, transformers' num_train_epochs\n" in text
     assert "at most" not in text and "reference" not in text.split("memory, estimated")[1]
 
@@ -71,7 +96,7 @@ def test_with_adapters_only_they_have_gradients_and_4_bit_weights_take_half_a_by
     text = show("model=tiny_gpt2", "peft=qlora", "max_tokens=10")
     weights = {"attention": (64, 192), "its output": (64, 64), "up": (64, 192), "down": (192, 64)}
     trained = 2 * sum(8 * (rows + columns) for rows, columns in weights.values())  # two layers, rank 8
-    assert f", {trained:,} of them trained\n" in text
+    assert f", {trained:,} of them trained; " in text
     [whole] = [int(x.replace(",", "")) for x in re.findall("parameters: ([0-9,]+), ", text)]
     embeddings = len(build_byte_tokenizer()) * 64  # which stay in bfloat16
     weights = (whole - embeddings) * 0.5159 + embeddings * 2
@@ -97,16 +122,16 @@ def test_time_is_that_of_the_last_like_run(show, monkeypatch, tmp_path):
         (folder / "run.json").write_text(json.dumps(info))
 
     def read():
-        [line] = [line for line in show(*overrides).splitlines() if line.startswith("time of training")]
-        return line
+        return [line for line in show(*overrides).splitlines() if line.startswith("time ")]
 
     monkeypatch.setattr(forecast, "OUTPUTS", tmp_path)
-    assert read() == "time of training: not estimated, since no finished run below outputs/ is like this one"
+    assert read() == ["time     unknown: no finished run below outputs/ is like this one"]
     finish("earlier", "2026-01-01", 50)
     finish("last", "2026-01-02", 10)
     finish("failed", "2026-01-03", 20, "failed")
     finish("longer", "2026-01-04", 20, "finished", "max_tokens=11")
-    assert read() == f"time of training, estimated: 14 s = 7 steps x 2 s, as in {tmp_path / 'last'}"
+    formula = f"time of training, about: 14 s = 7 steps x 2 s, as in {tmp_path / 'last'}"
+    assert read() == ["time     about 14 s", formula]
 
 
 @pytest.mark.parametrize(
@@ -142,29 +167,38 @@ def test_an_adapter_that_fits_no_module_is_refused(show, targets):
     assert [problem.startswith(wrong) for problem in refused.value.problems] == [True]
 
 
-def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_continues(show):
+def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_continues(show, monkeypatch, tmp_path):
+    monkeypatch.setattr(cost, "MEMORY", tmp_path / "none")
     text = show("model=qwen3_1_7b")
-    assert "parameters: 1,720,574,976, all trained\n" in text
+    assert "; parameters: 1,720,574,976, all trained; " in text
     unchecked = "its tokenizer is not in the hub's cache, and there is no network"
-    assert f"not checked here: model.path=Qwen/Qwen3-1.7B: {unchecked}\n" in text
-    assert text.endswith("all other checks passed\n")
+    assert "\nmemory   fits: " in text
+    checks = text.splitlines()[4]
+    assert checks.startswith("checks   all others passed; not checked here: model.path=Qwen/Qwen3-1.7B: ")
+    assert f"; model.path=Qwen/Qwen3-1.7B: {unchecked}; task=countdown: its rows, " in checks
 
 
 @pytest.mark.parametrize(
     ("peft", "way"), [("none", "add peft=lora"), ("lora", "add peft=qlora"), ("qlora", "use a smaller model")]
 )
-def test_more_memory_than_is_free_is_said_with_a_way_out(show, monkeypatch, tmp_path, peft, way):
-    for free_kb in (100, 10**9):
-        (tmp_path / "meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable:   {free_kb} kB\n")
-        monkeypatch.setattr(cost, "MEMORY", tmp_path / "meminfo")
-        [line] = [x for x in show("algo=sft", f"peft={peft}").splitlines() if x.startswith("memory, estimated")]
-        assert (f"; MORE than the 0.00 GB that are free on this computer; {way}" in line) == (free_kb == 100)
+def test_more_memory_than_is_free_fails_with_a_way_out(show, capsys, monkeypatch, tmp_path, peft, way):
+    monkeypatch.setattr(cost, "MEMORY", tmp_path / "meminfo")
+    (tmp_path / "meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable:   {10**9} kB\n")
+    assert "\nmemory   fits: training needs " in show("algo=sft", f"peft={peft}")
+    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:   100 kB\n")
+    with pytest.raises(ConfigError) as failed:
+        show("algo=sft", f"peft={peft}")
+    [problem] = failed.value.problems
+    assert f" MB, MORE than the 0.00 GB that are free on this computer; {way}" in problem
+    printed = capsys.readouterr().out
+    assert "\nmemory   DOES NOT FIT: training needs " in printed and "\nchecks   FAILED: memory\n" in printed
 
 
 def test_on_a_gpu_its_own_free_bytes_count(monkeypatch):
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (8 * 10**9, 10**12))
     monkeypatch.setattr(device, "cuda_major", lambda: 9)
     cfg = compose_config([])
-    warning = warn_of_memory(cfg, {"training": 9e9})
-    assert warning.startswith("; MORE than the 8.00 GB that are free on this GPU; add peft=")
-    assert warn_of_memory(cfg, {"training": 7e9}) == ""
+    fits, needs, place = judge_memory(cfg, {"training": 11e9})
+    assert (fits, needs) == ("DOES NOT FIT", "training needs 11.00 GB")
+    assert place.startswith(", MORE than the 8.00 GB that are free on this GPU; add peft=")
+    assert [judge_memory(cfg, {"training": peak})[0] for peak in (6e9, 9e9)] == ["fits", "may not fit"]

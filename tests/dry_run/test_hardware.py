@@ -1,5 +1,8 @@
 """hardware=: a step divided among GPUs, and whether a run fits a machine that is not here."""
 
+import re
+from contextlib import nullcontext
+
 import pytest
 
 from rlhf_exp.config.compose import compose_config
@@ -64,19 +67,25 @@ def test_defaults_without_an_experiment_follow_the_hardware():
 @pytest.mark.parametrize(
     ("hardware", "overrides", "verdict"),
     [
-        ("gpu_24gb", [], "; MORE than the 24 GB of hardware=gpu_24gb; add peft=lora or peft=qlora"),
-        ("gpu_24gb", ["peft=lora"], "; fits in the 24 GB of hardware=gpu_24gb"),
-        ("gpus_8x80gb", [], "; fits in the 80 GB of each GPU of hardware=gpus_8x80gb"),
+        (
+            "gpu_24gb",
+            [],
+            "DOES NOT FIT: training needs .*, MORE than the 24 GB of hardware=gpu_24gb; add peft=lora or .*",
+        ),
+        ("gpu_24gb", ["peft=lora"], "fits: .* of the 24 GB of hardware=gpu_24gb"),
+        ("gpus_8x80gb", [], "fits: .* of the 80 GB of each GPU of hardware=gpus_8x80gb"),
     ],
 )
 def test_the_dry_run_says_whether_it_fits(capsys, hardware, overrides, verdict):
-    print_dry_run(compose("countdown_qwen3", hardware, "task.source=generated", *overrides))
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].endswith(f", on hardware={hardware}")
-    [memory] = [line for line in lines if line.startswith("memory, estimated")]
-    assert memory.endswith(verdict)
-    [time] = [line for line in lines if line.startswith("time of training")]
-    assert time.startswith("time of training, at least: ") and " rollouts x 256 tokens x " in time
+    with (
+        nullcontext() if "fits" in verdict else pytest.raises(ConfigError, match="^memory: training needs .* MORE than")
+    ):
+        print_dry_run(compose("countdown_qwen3", hardware, "task.source=generated", "verbose=true", *overrides))
+    head, _, memory, time, _, *details = capsys.readouterr().out.splitlines()
+    assert f", on hardware={hardware}; " in head and time.startswith("time     at least ")
+    assert re.fullmatch(f"memory   {verdict}", memory)
+    [formula] = [line for line in details if line.startswith("time of training, at least: ")]
+    assert " rollouts x 256 tokens x " in formula
 
 
 MISSING = {
@@ -88,22 +97,24 @@ MISSING = {
 @pytest.mark.parametrize(("override", "package"), MISSING.items())
 def test_a_dry_run_of_another_machine_names_the_packages_that_are_missing_here(capsys, monkeypatch, override, package):
     monkeypatch.setattr(machine, "find_spec", lambda name: None)
-    print_dry_run(compose_config([*OTHER, "device=cuda", "model.dtype=bfloat16", override]))
+    print_dry_run(compose_config([*OTHER, "device=cuda", "model.dtype=bfloat16", "verbose=true", override]))
     lines = capsys.readouterr().out.splitlines()
     typed = override.replace("logging=wandb", "logging.report_to=[wandb]")
-    assert f"not checked here: {typed}: {package} is not installed" in lines
-    assert lines[-1] == "all other checks passed"
+    assert f"checks   all others passed; not checked here: {typed}: {package} is not installed" in lines
     [memory] = [line for line in lines if line.startswith("memory, estimated")]
     assert ("without the libraries and vLLM: " in memory) == ("vllm" in override)
 
 
 def read_phases(capsys, *overrides):
-    """Bytes of each phase in the line about memory, and its warning."""
-    print_dry_run(compose("countdown_qwen3", "gpus_8x80gb", "task.source=generated", *overrides))
+    """Bytes of each phase in the line about memory, and what failed."""
+    problems = []
+    try:
+        print_dry_run(compose("countdown_qwen3", "gpus_8x80gb", "task.source=generated", "verbose=true", *overrides))
+    except ConfigError as error:
+        problems = error.problems
     [line] = [x for x in capsys.readouterr().out.splitlines() if x.startswith("memory, estimated")]
-    figures, _, warning = line.partition(": ")[2].partition("; ")
-    named = (figure.split() for figure in figures.split(", "))
-    return {name: float(number.replace(",", "")) for name, number, _ in named}, warning
+    named = (figure.split() for figure in line.partition(": ")[2].split(", "))
+    return {name: float(number.replace(",", "")) for name, number, _ in named}, problems
 
 
 def test_engines_divide_gradients_and_moments_and_evaluation_has_two_models(capsys):
@@ -119,10 +130,12 @@ def test_engines_divide_gradients_and_moments_and_evaluation_has_two_models(caps
 
 def test_what_only_measures_has_a_verdict_and_too_large_an_evaluation_its_own_remedy(capsys):
     print_dry_run(compose_config(["algo=none", "hardware=gpu_24gb", "dry_run=true"]))
-    [line] = [x for x in capsys.readouterr().out.splitlines() if x.startswith("memory, estimated")]
-    assert ": evaluation " in line and line.endswith("; fits in the 24 GB of hardware=gpu_24gb")
-    _, warning = read_phases(capsys, "eval.batch_size=4096", "max_tokens=1024")
-    assert warning.endswith("each GPU of hardware=gpus_8x80gb; use an eval.batch_size below 4096")
+    memory = capsys.readouterr().out.splitlines()[2]
+    assert memory.startswith("memory   fits: evaluation needs ") and memory.endswith(
+        " of the 24 GB of hardware=gpu_24gb"
+    )
+    _, [problem] = read_phases(capsys, "eval.batch_size=4096", "max_tokens=1024")
+    assert problem.endswith("each GPU of hardware=gpus_8x80gb; use an eval.batch_size below 4096")
 
 
 def test_hardware_of_the_users_own():

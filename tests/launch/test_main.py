@@ -55,7 +55,8 @@ def runs(monkeypatch):
         ("peft.lora.r=16", "peft.lora.r=16: a key of peft=lora and peft=qlora alone"),
         ("device.name=cuda", "device.name=cuda: does not choose"),
         ("algo.args.hub_token=hf_x", "algo.args.hub_token: a secret"),
-        ("loss_type=drgrpo", "loss_type=drgrpo: no such option"), ("max_tokens=abc", "max_tokens=abc: must be"),
+        ("loss_type=drgrpo", "loss_type=drgrpo: not a loss of algo=grpo, must be one of grpo, dr_grpo, dapo, bnpo"),
+        ("max_tokens=abc", "max_tokens=abc: must be"),
         ("seed=1,2", "seed=1,2: several values"), ("model.path=~/x", "model.path=~/x: cannot be read without quotes"),
         ("reward.weights={a:1", "reward.weights={a:1: cannot be read; must be KEY=VALUE"),
         ("model=~/my folder", "model=~/my folder: no such option; a hub id or a folder is model.path"),
@@ -80,7 +81,7 @@ def test_each_command_has_a_word_and_a_module(name, command_line, tmp_path):
     assert command_line(name, "--nope", cwd=tmp_path).stderr.startswith(f"rlhf_exp {name}: ")
     by_module = subprocess.run([sys.executable, "-m", f"rlhf_exp.{name}", "--help"], capture_output=True, text=True)
     assert by_module.stdout == usage and ("--out FOLDER" in usage) is (
-        name not in ("audit", "calibrate", "chat", "diagnose")
+        name not in ("audit", "calibrate", "chat", "diagnose", "view")
     )
 
 
@@ -191,6 +192,27 @@ def test_a_sweep_with_a_bad_job_runs_none_and_names_every_problem(command, runs,
     assert lines[1].startswith(f"rlhf_exp: job 3 of 4 (max_tokens=0 seed=0 {given}): {wrong_tokens}")
     assert len(lines) == 5 and lines[-1] == "rlhf_exp: none of 4 jobs was started"
     assert command("-m", "max_tokens=0", "seed=0,1", *dry)[1][0].startswith(f"rlhf_exp: all 2 jobs: {wrong_tokens}")
+
+
+def test_a_dry_run_of_a_sweep_prints_a_line_for_each_job_and_makes_no_folder(command_line, tmp_path):
+    small = ("dry_run=true", "task.train_rows=64", "eval.rows=16", "device=cpu")
+    done = command_line("-m", "algo=none,sft", "seed=0,1", *small, cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    assert [line.split("  ")[0].rstrip() for line in lines] == [
+        "job", "algo=none seed=0", "algo=none seed=1", "algo=sft seed=0", "algo=sft seed=1", lines[-1],
+    ]  # fmt: skip
+    assert lines[-1].startswith("4 jobs: memory: 4 fits; ")
+    assert (done.returncode, done.stderr, [*tmp_path.iterdir()]) == (0, "", [])
+
+
+@pytest.mark.parametrize("loss", ["nope", "hinge"])
+def test_a_loss_that_is_no_option_is_explained_by_those_of_its_algorithm(command, loss):
+    of_dpo = {
+        "nope": "not a loss of algo=dpo, must be one of sigmoid, hinge, ipo, ",
+        "hinge": "not an option; with algo=dpo",
+    }
+    status, [line] = command("algo=dpo", f"loss_type={loss}")
+    assert status == 2 and line.startswith(f"rlhf_exp: loss_type={loss}: {of_dpo[loss]}") and "grpo" not in line
 
 
 @pytest.mark.parametrize(("given", "where"), [((), ""), (("-m", "max_tokens=8,16"), "job 2 of 2 (max_tokens=16")])

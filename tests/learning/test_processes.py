@@ -146,6 +146,7 @@ def resume_and_compare(whole, part, entry=bench.ENTRY):
     assert max(found.logged.values()) == 0 and found.differing == 0 and found.completions == 32
     assert [row["step"] for row in bench.read_lines(part / "validation.jsonl")] == [0, 2, 4]
     assert read(part / "run.json")["processes"] == 2
+    assert (part / "completions.jsonl").read_bytes() == (whole / "completions.jsonl").read_bytes()
 
 
 def test_a_resumed_run_of_two_processes_ends_like_an_uninterrupted_one(tmp_path):

@@ -9,8 +9,8 @@ from rlhf_exp.report import write_report
 from rlhf_exp.report.columns import DIFFERENCE, TRAINED, mean_over_seeds
 from rlhf_exp.report.compare import describe_runs
 from rlhf_exp.report.groups import group_runs
-from rlhf_exp.report.page import Pair, Table
-from rlhf_exp.report.single import compare_samples
+from rlhf_exp.report.page import Table, Widget
+from rlhf_exp.report.samples import compare_samples
 from rlhf_exp.runs.load import NotARun, load_run
 from rlhf_exp.stats import DIFFERENCES, SHARES, crossed_interval, mean_interval
 
@@ -64,9 +64,9 @@ def test_settings_are_sorted_by_result_and_the_changed_figure_is_in_the_first_ta
     ]
     write_report(runs, tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text()
-    assert [row[0] for row in table_rows(tmp_path / "out", "Results over seeds")] == ["bnpo", "dr_grpo", "grpo"]
+    assert [row[0] for row in table_rows(tmp_path / "out", "Results over seeds")][:3] == ["**bnpo**", "dr_grpo", "grpo"]
     head = text.split("## Results over seeds\n\n")[1].splitlines()[0]
-    assert head.startswith("| setting | seeds | baseline | trained | difference | failed |")
+    assert head.startswith("| setting | seeds | difference | trained | baseline | failed |")
 
 
 def test_a_study_labels_the_settings_itself(sweep):
@@ -110,7 +110,7 @@ def test_a_start_model_measured_once_keeps_its_own_interval(sweep, tmp_path, edi
     write_report(sweep, tmp_path / "out")
     accuracy = first["accuracy"]
     written = f"{100 * accuracy['value']:.1f}% [{100 * accuracy['low']:.1f}, {100 * accuracy['high']:.1f}]"
-    assert table_rows(tmp_path / "out", "Results over seeds")[0][2] == written
+    assert table_rows(tmp_path / "out", "Results over seeds")[0][4] == written
 
 
 def add_policies(path, edit):
@@ -156,11 +156,11 @@ def test_samples_of_the_same_rows_are_shown_of_each_start_model_and_each_setting
     ]
     (sweep[3] / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines[1:]))  # without a row
     groups = {"a": [load_run(sweep[0])], "b": [load_run(sweep[3])]}
-    pairs = [block for block in compare_samples(groups) if isinstance(block, Pair)]
+    pairs = next(block.instead for block in compare_samples(groups) if isinstance(block, Widget))
     assert [pair.title for pair in pairs] == [f"row-{i}" for i in range(1, 21)] and all(pair.folded for pair in pairs)
     assert [caption.split(":")[0] for caption, _ in pairs[0].sides] == ["start model", "a", "b"]
     page = write_report([sweep[0], sweep[3]], tmp_path / "out")
-    assert "<script>" not in page.read_text() and "&lt;script&gt;" in page.read_text()
+    assert "<script>alert" not in page.read_text() and "&lt;script&gt;alert" in page.read_text()
     assert compare_samples({"a": [replace(groups["a"][0], samples=[])]}) == compare_samples({}) == []
 
 

@@ -10,13 +10,16 @@ from rlhf_exp.report.page import Callout, Code, Figures, Heading, Pair, Table, T
 from rlhf_exp.report.plots import Line, Panel, Plot, draw, plot_accuracy
 
 
-def test_the_page_is_one_file_without_scripts_or_outside_resources(tmp_path, drawn):
+def test_the_page_is_one_file_without_outside_resources(tmp_path, drawn):
     plot = Plot("dot", "a dot", [Panel("x", "y", [Line([1], [2])])])
     page = write_page([Heading("A & B", 1), Figures([plot])], tmp_path)
     text, picture = page.read_text(), (tmp_path / "plots" / "dot.png").read_bytes()
     assert page == tmp_path / "report.html" and "<title>A &amp; B</title>" in text
     assert f"data:image/png;base64,{base64.b64encode(picture).decode()}" in text
-    assert not re.search(r"<script|<link|https?://|url\(|@import", text)
+    scripts = re.findall(r"(?s)<script>\n(.*?)</script>", text)
+    assert len(scripts) == 2 and "WIDGETS" in scripts[0]
+    outside = re.sub(r"(?s)<script>\n.*?</script>", "", text)
+    assert not re.search(r"<script|<link|https?://|url\(|@import", outside)
     assert "![a dot](plots/dot.png)" in (tmp_path / "report.md").read_text()
 
 

@@ -28,7 +28,7 @@ def probed(tmp_path, make_run, edit):
     return [make(0), make(1), make_run(tmp_path / "without", 0, "dr_grpo")]
 
 
-def test_a_run_shows_its_shares_and_two_samples_of_each_kind_changed_ones_first(probed):
+def test_a_run_shows_its_shares_and_two_samples_of_each_kind_changed_ones_first(probed, edit):
     run = load_run(probed[1])
     blocks = describe_probes(run)
     table, *_ = [block for block in blocks if isinstance(block, Table)]
@@ -36,8 +36,10 @@ def test_a_run_shows_its_shares_and_two_samples_of_each_kind_changed_ones_first(
     assert [row[1:6] for row in table.rows] == [["16", "16", "0.0% [0.0, 19.4]", "16", percent(share)]]
     pairs = [block for block in blocks if isinstance(block, Pair)]
     assert [pair.title for pair in pairs] == ["over_refusal 1, greedy", "over_refusal 3, greedy"]
-    assert "<script>" not in to_html(blocks, {}) and all(block in describe_run(run) for block in blocks)
+    assert "<script>alert" not in to_html(blocks, {}) and all(block in describe_run(run) for block in blocks)
     assert describe_probes(load_run(probed[2])) == []
+    edit(probed[1], ".hydra/config.yaml", {"report.samples": False})
+    assert not any(isinstance(block, Pair) for block in describe_probes(load_run(probed[1])))
 
 
 def test_a_comparison_shows_the_shares_of_each_setting_over_its_seeds(probed):

@@ -1,6 +1,7 @@
 """The report and the terminal's table of one run, where the golden ones (test_golden.py) do not go."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -8,12 +9,13 @@ import pytest
 
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.report.curves import CURVES, list_curves
-from rlhf_exp.report.page import Pair
-from rlhf_exp.report.single import KINDS, describe_samples
+from rlhf_exp.report.page import Widget
+from rlhf_exp.report.samples import KINDS, describe_samples
 from rlhf_exp.report.summary import summary_table, verdict
 from rlhf_exp.runs.figures import percent, points
 from rlhf_exp.runs.folder import write_jsonl
 from rlhf_exp.runs.load import load_run
+from tests.report.conftest import GOLDEN
 
 
 def rows_of(run_dir):
@@ -111,6 +113,21 @@ def test_no_measurable_change_comes_with_what_the_rows_could_have_shown(run_dir,
     assert verdict(load_run(run_dir)).sentence.endswith(f"{shown}.")
 
 
+@pytest.mark.parametrize("names", [["grpo"], ["reward_model"], ["dpo"], ["grpo", "grpo_seed1"]])
+def test_with_samples_false_a_report_holds_no_text_and_says_so(tmp_path, names):
+    runs = [shutil.copytree(GOLDEN / name, tmp_path / name) for name in names]
+    with (runs[0] / ".hydra" / "config.yaml").open("a") as file:
+        file.write("report: {samples: false}\n")
+    write_report(runs, tmp_path / "out")
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert "All prompts and completions are left out: report.samples=false." in page
+    assert "### Better" not in page and "Words of" not in page
+    for run in map(load_run, runs):
+        rows = [*run.samples, *run.errors.get("shown", [])]
+        texts = {row[key].strip() for row in rows for key in ("prompt", "completion", "chosen") if key in row}
+        assert texts and not [text for text in texts if len(text) > 5 and text in page]
+
+
 BETTER, WORSE, SAME = (title for title, _ in (KINDS[1], KINDS[-1], KINDS[0]))
 
 
@@ -131,6 +148,6 @@ def test_samples_are_the_first_of_each_kind_in_the_order_of_the_rows(run_dir, ke
         for which, values in (("baseline", baseline), ("trained", trained)) for row, value in enumerate(values)
     ]  # fmt: skip
     write_jsonl(run_dir / "samples.jsonl", samples)
-    blocks = describe_samples(load_run(run_dir))
-    shown = [(block.title, int(block.prompt)) for block in blocks if isinstance(block, Pair)]
+    [widget] = [block for block in describe_samples(load_run(run_dir)) if isinstance(block, Widget)]
+    shown = [(pair.title, int(pair.prompt)) for pair in widget.instead]
     assert shown == [(title, row) for title, rows in titles.items() for row in rows]

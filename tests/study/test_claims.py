@@ -25,7 +25,15 @@ def make_run(seed, solved, tokens=20, **more):
             samples.append({"which": which, "id": row, "outcome": outcome, "reward": float(correct), "kl": 0.5,
                             "tokens": tokens + row % 3, "truncated": False, "completion": "1 + 2 = 3"})  # fmt: skip
     info = {"seed": seed, "status": "finished", "steps": 10} | more.pop("info", {})
-    parts = {"metrics": [], "validation": [], "policies": [], "preferences": [], "probes": [], "overrides": []}
+    parts = {
+        "metrics": [],
+        "alarms": [],
+        "validation": [],
+        "policies": [],
+        "preferences": [],
+        "probes": [],
+        "overrides": [],
+    }
     parts |= {"errors": {}, "facts": {}, "diagnosis": {}, "config": {}, "evaluation": {"trained": {}}} | more
     return Run(Path("run"), info, samples=samples, **parts)
 

@@ -49,7 +49,7 @@ def check_algorithm(cfg: Config) -> Iterator[str]:
     chosen = args.get("loss_type", [])
     losses = chosen if isinstance(chosen, list) else [chosen]
     if row.losses:
-        yield from (_explain_loss(loss, cfg.algo.name) for loss in losses if loss not in row.losses)
+        yield from (explain_loss(loss, cfg.algo.name) for loss in losses if loss not in row.losses)
     if cfg.algo.trainer is not None:
         yield from check_function("algo.trainer", cfg.algo.trainer)
     if cfg.generation.method == "compact":
@@ -63,10 +63,11 @@ def find_other_losses(cfg: Config, overrides: Sequence[str]) -> list[Problem]:
     """A typed loss of another algorithm that has one loss without a name: it leaves `loss_type` out."""
     typed = [text.partition("=")[2] for text in overrides if text.startswith("loss_type=")]
     unnamed = [name for name, row in ALGORITHMS.items() if not row.losses and name != cfg.algo.name]
-    return [_explain_loss(loss, cfg.algo.name) for loss in typed if loss in unnamed]
+    return [explain_loss(loss, cfg.algo.name) for loss in typed if loss in unnamed]
 
 
-def _explain_loss(loss: object, algo: str) -> Problem:
+def explain_loss(loss: object, algo: str) -> Problem:
+    """The problem of a loss that the algorithm lacks: those that it has."""
     losses = ALGORITHMS[algo].losses
     allowed = one_of(loss, losses) if losses else "which has one loss; leave it out"
     return Problem("loss_type", "conflict", loss, f"not a loss of algo={algo}, {allowed}")

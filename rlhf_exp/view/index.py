@@ -1,0 +1,110 @@
+"""The index of a folder of runs: a table of them and one of the reports on several, each row with a link to its report.
+
+describe_folder(Path("outputs"))   ->  [Heading("Runs in outputs", 1), ..., Table(["run", "status", ...], ...)]
+write_index(Path("outputs"))       ->  outputs/index.html
+"""
+
+import os
+from collections import Counter
+from contextlib import suppress
+from datetime import UTC, datetime
+from glob import glob
+from pathlib import Path
+from urllib.parse import quote
+
+from rlhf_exp.errors import printable
+from rlhf_exp.report.page import Block, Heading, Table, Text, to_html
+from rlhf_exp.runs.disk import measure_disk
+from rlhf_exp.runs.folder import write_text
+from rlhf_exp.runs.listing import list_runs, tabulate
+from rlhf_exp.runs.load import DEPTH, NotARun, read_json
+
+PAGE, REPORT = "index.html", "report.html"
+FIRST = ("run", "status", "health", "accuracy", "gain")
+"""Columns that stand before the settings, which may be many."""
+FEW = 8
+"""So many reports on several runs are shown unfolded."""
+
+
+def write_index(folder: Path) -> Path:
+    """Write the index into the folder and return its path.
+
+    Raises:
+        ConfigError: there is no run in the folder.
+        OSError: it cannot be written.
+    """
+    write_text(folder / PAGE, to_html(describe_folder(folder), {}))
+    return folder / PAGE
+
+
+def describe_folder(folder: Path, served: bool = False) -> list[Block]:
+    """The runs of a folder, the newest first, and its reports on several runs.
+
+    Args:
+        served: also link runs that are still running, whose pages are made only when they are asked for.
+
+    Raises:
+        ConfigError: there is no run in the folder.
+    """
+    found = list_runs(folder)[::-1]
+    runs = [run for run in found if run["status"] != "refused"]
+    shared, columns = tabulate(runs)
+    places = [Path(run["run"]).relative_to(folder) for run in runs]
+    columns["run"] = [cell.removeprefix(f"{folder}/") for cell in columns.get("run", [])]
+    columns["health"] = [_read_health(folder / place) for place in places]
+    columns["disk, MB"] = [f"{sum(measure_disk(folder / place)) / 1e6:,.1f}" for place in places]
+    shown = {name: columns[name] for name in dict.fromkeys([*FIRST, *columns]) if name in columns}
+    live = [served and run["status"] == "running" for run in runs]
+    links = [_link(folder, place, is_live) for place, is_live in zip(places, live, strict=True)]
+    counts = [f"{n} {status}" for status, n in Counter(run["status"] for run in found).most_common()]
+    alike = f"; all: {' '.join(f'{name}={value}' for name, value in shared.items())}" if shared else ""
+    return [
+        Heading(f"Runs in {folder}", 1),
+        Text(f"{', '.join(counts)}{alike}"),
+        *_describe_reports(folder, places),
+        Heading("Runs"),
+        Table(list(shown), [list(row) for row in zip(*shown.values(), strict=True)], links=links),
+    ]
+
+
+def find_report(folder: Path, name: Path | str) -> Path | None:
+    """Where a report really is, whether or not it exists; None if that is not inside of the folder, or if it is another
+    file, to which a link or a name with .. may lead."""
+    with suppress(OSError, ValueError):  # a name that no file can have
+        found, root = (folder / name).resolve(), folder.resolve()
+        return found if found.name == REPORT and found.is_relative_to(root) and found.parent.is_dir() else None
+    return None
+
+
+def _describe_reports(folder: Path, runs: list[Path]) -> list[Block]:
+    """The reports that lie in no run: those of studies, sweeps and comparisons."""
+    pages = (Path(name) for depth in range(DEPTH + 1) for name in glob("*/" * depth + REPORT, root_dir=folder))
+    found = sorted(page.parent for page in pages if not {*page.parents} & {*runs})
+    links = {place: _link(folder, place) for place in found}
+    places = [place for place, link in links.items() if link]
+    below = [str(sum(place in run.parents for run in runs)) for place in places]
+    written = [datetime.fromtimestamp((folder / place / REPORT).stat().st_mtime, UTC) for place in places]
+    rows = [
+        [str(folder if place == Path() else place), n, f"{time:%Y-%m-%d %H:%M}"]
+        for place, n, time in zip(places, below, written, strict=True)
+    ]
+    head = ["report", "runs below", "written (UTC)"]
+    folded = f"{len(rows)} reports" if len(rows) > FEW else ""
+    return (
+        [Heading("Reports on several runs"), Table(head, rows, folded, links=[*filter(None, links.values())])]
+        if rows
+        else []
+    )
+
+
+def _read_health(run_dir: Path) -> str:
+    try:
+        return printable(str(read_json(run_dir / "diagnosis.json").get("health", "-")))
+    except NotARun:
+        return "-"
+
+
+def _link(folder: Path, place: Path, is_live: bool = False) -> str:
+    """The address of the report in `place`; empty if there is none that may be served."""
+    found = find_report(folder, place / REPORT)
+    return quote(os.fsencode(place / REPORT)) if found and (is_live or found.is_file()) else ""

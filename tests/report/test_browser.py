@@ -1,0 +1,162 @@
+"""What a reader sees and does on the pages, in Chromium."""
+
+import json
+import shutil
+
+import pytest
+
+from rlhf_exp.report import write_report
+from rlhf_exp.report.page import Heading, Table, Widget, write_page
+from rlhf_exp.runs.folder import write_json, write_jsonl
+from tests.report.browser import ask, needs_browser
+from tests.report.test_golden import GOLDEN, SEEDS
+from tests.report.test_markup import HOSTILE, write_texts
+
+pytestmark = needs_browser
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    return shutil.copytree(GOLDEN / "grpo", tmp_path / "run")
+
+
+def test_a_run_shows_its_curves_and_all_of_its_samples(run_dir, tmp_path):
+    page = write_report([run_dir], run_dir)
+    found = ask(
+        page,
+        """
+        const curves = all("#curves canvas").length;
+        const [axis, also] = all("#curves select");
+        choose(also, "learning_rate_of_nothing");
+        choose(also, "step_time");
+        const more = all("#curves canvas").length;
+        choose(axis, "trained_tokens");
+        const label = all("#curves figcaption").map((caption) => caption.textContent);
+        return [curves, more, label[0], all("#samples .count")[0].textContent, all("#samples .card").length,
+                document.documentElement.scrollWidth <= innerWidth];
+        """,
+        tmp_path,
+    )
+    assert found[0] > 5 and found[1] == found[0] + 1 and found[2].startswith("step_time")
+    assert found[3:] == ["24 of 24", 10, True]
+
+
+def test_samples_are_searched_filtered_sorted_compared_and_linked(run_dir, tmp_path):
+    page = write_report([run_dir], run_dir)
+    samples = [json.loads(line) for line in (run_dir / "samples.jsonl").read_text().splitlines()]
+    after = [row for row in samples if row["which"] == "trained" and row["decoding"] == "sampled" and not row["sample"]]
+    right = sum(row["outcome"] == "correct" for row in after)
+    found = ask(
+        page,
+        """
+        const count = () => all("#samples .count")[0].textContent;
+        const [change, before, outcome, cut, sort] = all("#samples .tools select");
+        choose(outcome, "correct");
+        const right = count();
+        choose(outcome, "");
+        choose(sort, "tokens");
+        const read = (facts) => Number(facts.textContent.match(/tokens (\\d+)/)[1]);
+        const lengths = all("#samples .card .facts").map(read);
+        const boxes = all("#samples input[type=checkbox]");
+        boxes[1].click();
+        const marked = all("#samples ins, #samples del").length;
+        choose(all("#samples input[type=search]")[0], "no such text");
+        const none = count();
+        return [right, lengths, marked, none, all("#samples mark").length];
+        """,
+        tmp_path,
+    )
+    assert found[0] == f"{right} of 24" and found[3] == "0 of 24"
+    assert found[1] == sorted((row["tokens"] for row in after), reverse=True)[:10]
+    assert found[2] > 0
+    linked = after[20]["id"]
+    shown = 'return all("#samples .card").map((card) => card.querySelector("a").textContent);'
+    assert ask(page, shown, tmp_path, fragment=f"#samples={linked.replace(' ', '%20')}") == [linked]
+
+
+def test_a_comparison_has_a_curve_for_each_setting_that_can_be_hidden_and_tables_that_sort(tmp_path):
+    runs = [shutil.copytree(GOLDEN / name, tmp_path / name) for name in SEEDS]
+    page = write_report(runs, tmp_path / "out")
+    found = ask(
+        page,
+        """
+        const names = all("#curves .legend button").map((button) => button.textContent);
+        all("#curves .legend button")[0].click();
+        const pressed = all("#curves .legend button").map((button) => button.getAttribute("aria-pressed"));
+        const table = all("table").find((one) => one.textContent.includes("health"));
+        const place = [...table.tHead.rows[0].cells].findIndex((cell) => cell.textContent === "trained");
+        const values = () => [...table.tBodies[0].rows].map((row) => parseFloat(row.cells[place].textContent));
+        const head = table.tHead.rows[0].cells[place].querySelector("button");
+        head.click();
+        const down = values();
+        head.click();
+        return [names.length, pressed, down, values()];
+        """,
+        tmp_path,
+    )
+    assert found[0] == 2 and found[1] == ["false", "true"]
+    assert found[2] == sorted(found[2], reverse=True) and found[3] == sorted(found[3])
+
+
+def test_findings_are_marked_on_the_axis_and_named_under_the_cursor(run_dir, tmp_path):
+    finding = {"name": "kl_drift", "severity": "warning", "steps": [2, 4], "evidence": "it drifts", "cause": "c",
+               "remedy": ""}  # fmt: skip
+    write_json(run_dir / "diagnosis.json", {"findings": [finding], "health": "warning"})
+    found = ask(
+        write_report([run_dir], run_dir),
+        """
+        const over = all("#curves .u-over")[0];
+        const box = over.getBoundingClientRect();
+        const move = (share) => over.dispatchEvent(new MouseEvent("mousemove", {bubbles: true, view: window,
+          clientX: box.left + share * box.width, clientY: box.top + 50}));
+        over.dispatchEvent(new MouseEvent("mouseenter", {bubbles: true, view: window}));
+        const texts = [];
+        for (const share of [0.02, 0.5, 0.99]) {
+          move(share);
+          await wait(100);
+          texts.push(all("#curves .tip")[0].textContent);
+        }
+        return texts;
+        """,
+        tmp_path,
+    )
+    assert "kl drift: it drifts" in "".join(found) and all(text.startswith("step ") for text in found)
+
+
+def test_no_text_of_a_run_becomes_an_element_or_runs(run_dir, tmp_path):
+    write_texts(run_dir, HOSTILE)
+    texts = dict.fromkeys(("id", "prompt", "completion", "outcome"), HOSTILE)
+    rows = [texts | {"step": 1, "sample": i, "tokens": 3, "reward": 1.0} for i in range(3)]
+    write_jsonl(run_dir / "completions.jsonl", rows)
+    page = write_report([run_dir], run_dir)
+    found = ask(
+        page,
+        """
+        all("input[type=checkbox]").forEach((box) => box.click());
+        return [all("img[src=x]").length, all("a[href^=javascript]").length, all(".card script").length,
+                all(".card")[0].textContent.includes("<script>alert(1)")];
+        """,
+        tmp_path,
+    )
+    assert found == [0, 0, 0, True]
+
+
+def test_tokens_are_coloured_by_a_figure(tmp_path):
+    side = {"caption": "After", "text": "a b", "tokens": ["a", " b"], "colours": {"KL": [0.5, -1.0]}}
+    content = {"fields": [], "rows": [{"id": "1", "prompt": "p", "values": {}, "sides": [side]}]}
+    page = write_page([Heading("x", 1), Widget("samples", "samples", content, [])], tmp_path)
+    script = 'choose(all("select")[0], "KL"); return all(".card span").map((s) => [s.textContent, s.title]);'
+    assert ask(page, script, tmp_path) == [["a", "KL 0.5"], [" b", "KL -1"]]
+
+
+def test_a_table_sorts_numbers_with_what_has_none_at_the_end(tmp_path):
+    rows = [["a", "9.5 [1, 2]", "2 min 5 s"], ["b", "-", "59 s"], ["c", "1,000", "1 h 0 min"]]
+    page = write_page([Heading("x", 1), Table(["", "n", "time"], rows)], tmp_path)
+    script = """
+        const order = () => [...document.querySelector("tbody").rows].map((row) => row.cells[0].textContent).join("");
+        const heads = all("th button");
+        const found = [];
+        for (const head of [heads[1], heads[1], heads[1], heads[2]]) { head.click(); found.push(order()); }
+        return found;
+        """
+    assert ask(page, script, tmp_path) == ["cab", "acb", "abc", "cab"]
