@@ -199,13 +199,15 @@ def collect_scores(groups: Groups, column: Column) -> tuple[list[str], Scores]:
 
 
 def _list_gains(tests: Tests, many: bool) -> str:
-    """Which settings are above the start model, not measurably different, and below; of many how many."""
+    """Which settings are above the start model, not measurably different, and below; of many only their names."""
     parts = []
     for words, sign in (("Higher", 1), ("No measurable change", 0), ("Lower", -1)):
         found = [c for c in tests.starts if c.significant * np.sign(c.interval["value"]) == sign]
         listed = "; ".join(f"{c.first} {_write_contrast(tests, c)}" for c in found)
         power = f" ({write_power(tests.column, found)})" if found and not sign else ""
-        text = f"{words} with {len(found)} of {len(tests.starts)} settings{power}." if many else f"{words}: {listed}."
+        names = ", ".join(c.first for c in found)
+        share = f"{words} with {len(found)} of {len(tests.starts)} settings{power}"
+        text = f"{share}: {names}." if many else f"{words}: {listed}."
         parts += [text] if found else []
     return " ".join(parts)
 

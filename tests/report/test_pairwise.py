@@ -76,6 +76,9 @@ def test_of_many_settings_groups_are_named_and_their_tests_are_folded(groups):
     assert {label[:-1] for label in first} == {"grpo", "dr_grpo"} and {label[:-1] for label in second} == {"bnpo"}
     tables = [block for block in tabulate_tests(tests, list(tests)) if isinstance(block, Table)]
     assert len(tables) == len(tests) and all(table.folded for table in tables)
+    said = [block.text for block in summarise_tests(many, tests, find_about(many, tests))]
+    [gains] = [text for text in said if "against the start model" in text]
+    assert all(label in gains for label in many)
     named = run_figures(many, "bnpo0")
     assert not named["held-out accuracy"].tiers
     assert any("6 differ from bnpo0" in block.text for block in summarise_tests(many, named, find_about(many, named)))
