@@ -109,8 +109,10 @@ def _describe_results(measured: Groups, tests: dict[str, pairwise.Tests]) -> lis
     """Figures over seeds, and over two swept keys."""
     about = pairwise.find_about(measured, tests)
     shown = _choose(columns.MEASURED, about, measured)
-    blocks: list[Block] = [Heading("Results over seeds"), _table(measured, shown, tests)]
-    blocks.append(footnote(f"{NOTES['seeds']} {join_notes(shown)}"))
+    table = _table(measured, shown, tests)
+    marked = f"{NOTES['marked']} " if table.marked else ""
+    blocks: list[Block] = [Heading("Results over seeds"), table]
+    blocks.append(footnote(f"{marked}{NOTES['seeds']} {join_notes(shown)}"))
     sides = columns.BASELINE, columns.TRAINED
     dots = [(label, *(mean_over_seeds(group, side) for side in sides)) for label, group in measured.items()]
     if dots := [row for row in dots if any(row[1:])]:
