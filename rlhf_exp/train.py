@@ -81,7 +81,7 @@ def add_callbacks(
     monitor, callbacks = experiment.cfg.monitor, trainer.callback_handler.callbacks
     folder = experiment.folder.path
     run = load_run(folder)
-    track_training(trainer, texts=run.config.get("report", {}).get("samples") is not False)
+    track_training(trainer, texts=run.shows_texts)
     find = partial(find_alarms, config=run.config, evaluation=run.evaluation, room=run.info.get("context_room"))
     callbacks.insert(0, Alarms(folder, find, monitor, signals))
     callbacks.insert(0, MetricsWriter(folder, probe, monitor.every_steps))

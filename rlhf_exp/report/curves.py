@@ -15,7 +15,6 @@ from rlhf_exp.report.learning import HELD_OUT, measure_points
 from rlhf_exp.report.page import TEXTS, Figures, Widget
 from rlhf_exp.report.plots import Line, Panel, Plot, choose_style
 from rlhf_exp.runs.load import Run
-from rlhf_exp.stats import exact
 
 
 class Curve(NamedTuple):
@@ -113,13 +112,17 @@ def _show_run(run: Run, every: int) -> dict:
     keys = dict.fromkeys(key for row in rows for key, value in row.items() if isinstance(value, int | float))
     series = {key: _shorten([row.get(key) for row in rows], key in AXES) for key in keys}
     found = run.diagnosis.get("findings", []) if run.diagnosis else run.alarms
-    words = [f"{one['name'].replace('_', ' ')}: {one['evidence']}" for one in found]
-    marks = [{"steps": one["steps"], "kind": one["severity"], "text": text}
-             for one, text in zip(found, words, strict=True) if one["steps"]]  # fmt: skip
+    marks = [
+        {"steps": one["steps"], "kind": one["severity"], "text": f"{one['name'].replace('_', ' ')}: {one['evidence']}"}
+        for one in found
+        if one["steps"]
+    ]
     intervals = {}
     for name, at_step in measure_points(run).items():
-        ends = [at_step.get(row["step"], exact(0)) for row in rows]
-        intervals[f"{HELD_OUT}{name}"] = {end: _shorten([of[end] for of in ends], False) for end in ("low", "high")}
+        measured = [at_step.get(row["step"]) for row in rows]
+        intervals[f"{HELD_OUT}{name}"] = {
+            end: _shorten([of and of[end] for of in measured], False) for end in ("low", "high")
+        }
     return {"rows": series, "marks": marks, "intervals": intervals}
 
 

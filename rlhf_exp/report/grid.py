@@ -11,6 +11,7 @@ from rlhf_exp.report.groups import MANY, Groups, find_varied, read_choices
 from rlhf_exp.report.page import NOTES, Block, Heading, Table, footnote
 from rlhf_exp.runs.figures import write_name
 from rlhf_exp.runs.settings import flatten
+from rlhf_exp.stats import exact
 
 
 def describe_grid(measured: Groups, column: Column, name: str) -> list[Block]:
@@ -56,7 +57,7 @@ def list_differences(measured: Groups) -> list[Block]:
 def _mean(column: Column, means: list) -> str:
     """The mean of the cells that were run, without an interval: a row's settings differ in more than their seeds."""
     known = [mean["value"] for mean in means if mean]
-    return column.write({"value": fmean(known), "low": None, "high": None}) if known else "-"
+    return column.write(exact(fmean(known))) if known else "-"
 
 
 def _place(value: str) -> tuple[bool, float, str]:

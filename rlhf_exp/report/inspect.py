@@ -27,7 +27,7 @@ def write_logs(run: Run, out: Path) -> list[Path]:
     Raises:
         ConfigError: there are none, or the run's texts must stay in its folder.
     """
-    if run.config.get("report", {}).get("samples") is False:
+    if not run.shows_texts:
         raise ConfigError([f"{run.path}: report.samples=false keeps its texts out of reports, and of Inspect's logs"])
     logs = [_make_log(run, which) for which in SIDES if any(one["which"] == which for one in run.samples)]
     if not logs:

@@ -27,7 +27,7 @@ COSTS = {
     "step_seconds": "seconds inside steps",
 }
 """What metrics.jsonl counts, all from 0; the seconds are without those of the measurements themselves."""
-KL = {"validation/kl": "KL to the start model, nats per completion"}
+KL = {f"{HELD_OUT}kl": "KL to the start model, nats per completion"}
 
 
 class Trace(NamedTuple):
@@ -59,7 +59,7 @@ def describe_learning(groups: Groups) -> list[Block]:
     """Plots against each cost and against the KL, and the area under each curve against a cost; nothing if no run was
     measured in training."""
     runs = [run for group in groups.values() for run in group]
-    kind = next((kind for kind in KINDS if any(run.series(f"validation/{kind.name}")[0] for run in runs)), None)
+    kind = next((kind for kind in KINDS if any(run.series(f"{HELD_OUT}{kind.name}")[0] for run in runs)), None)
     if kind is None:
         return []
     read = {cost: _read_traces(groups, kind, cost) for cost in COSTS | KL}
@@ -131,7 +131,7 @@ def _read_traces(groups: Groups, kind: Column, cost: str) -> dict[str, list[Trac
 def _read_trace(run: Run, kind: Column, cost: str) -> Trace | None:
     """The measurements for which the run knows its `cost`, a key of metrics.jsonl; at step 0 nothing is spent. None if
     these are fewer than two, or nothing was spent."""
-    metric = f"validation/{kind.name}"
+    metric = f"{HELD_OUT}{kind.name}"
     rows = [row for row in run.metrics if row.get(metric) is not None and (not row["step"] or cost in row)]
     places = np.array([row.get(cost, 0.0) for row in rows], dtype=np.float64)
     if len(rows) < 2 or not places.max() > 0:

@@ -60,17 +60,19 @@ def compare_samples(groups: Groups) -> list[Block]:
         return [Heading("Samples"), Text(NOTES["no texts"])]
     found = {label: {(b["id"], b["prompt"]): (b, a) for b, a in of[0].paired_samples()} for label, of in groups.items()}
     shared = [row for row in next(iter(found.values()), {}) if all(row in rows for rows in found.values())]
-    pairs, rows = [], []
+    pairs, rows = list[Block](), list[dict[str, Any]]()
     for row in shared:
-        starts = {sides[row][0]["completion"]: ("start model", sides[row][0]) for sides in found.values()}
-        sides = [*starts.values(), *((label, sides[row][1]) for label, sides in found.items())]
-        right = {"right settings": sum(after.get("outcome") == "correct" for _, after in sides[len(starts) :])}
-        values = right | {label: after.get("outcome") for label, after in sides[len(starts) :]}
+        starts = {of[row][0]["completion"]: ("start model", of[row][0]) for of in found.values()}
+        trained = [(label, of[row][1]) for label, of in found.items()]
+        outcomes = {label: after.get("outcome") for label, after in trained}
+        values = {"right settings": list(outcomes.values()).count("correct"), **outcomes}
+        sides = [*starts.values(), *trained]
         rows.append({"id": row[0], "prompt": row[1], "values": values, "sides": [_show_side(*side) for side in sides]})
-        pairs.append(Pair(row[0], row[1], tuple(_caption(*side) for side in sides), folded=True))
+        if len(pairs) < COMPARED:
+            pairs.append(Pair(row[0], row[1], tuple(_caption(*side) for side in sides), folded=True))
     if not shared:
         return []
-    return [Heading("Samples"), footnote(NOTES["compared samples"]), _show("samples", rows, pairs[:COMPARED])]
+    return [Heading("Samples"), footnote(NOTES["compared samples"]), _show("samples", rows, pairs)]
 
 
 def describe_errors(run: Run) -> list[Block]:
@@ -125,21 +127,16 @@ def _show_alone(row: dict) -> dict[str, Any]:
 
 
 def _show_training(row: dict) -> dict[str, Any]:
-    values = {
-        "step": row["step"],
-        "outcome": row.get("outcome"),
-        **_list_values(row),
-        "advantage": row.get("advantage"),
-    }
+    values = {"step": row["step"], "outcome": row.get("outcome"), **_list_values(row)}
+    values["advantage"] = row.get("advantage")
     name = f"step {row['step']}: {row['id']} {row['sample'] + 1}"
     return {"id": name, "prompt": row["prompt"], "values": values, "sides": [_show_side("Completion", row)]}
 
 
 def _list_values(row: dict) -> dict[str, Any]:
     cut = row.get("truncated")
-    return {"cut off": None if cut is None else "yes" if cut else "no"} | {
-        key: row.get(key) for key in ("reward", "tokens", "kl")
-    }
+    figures = {key: row.get(key) for key in ("reward", "tokens", "kl")}
+    return {"cut off": None if cut is None else "yes" if cut else "no", **figures}
 
 
 def _show_side(when: str, row: dict) -> dict[str, Any]:
