@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rlhf_exp.errors import ConfigError
     from rlhf_exp.runs.load import Run, load_run
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = ["ConfigError", "Run", "compose", "load_run", "run"]
 

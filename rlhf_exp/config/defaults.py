@@ -183,6 +183,13 @@ def _baselines(of: Settings) -> Default:
     return Default(of.has_many_rows, f"true for a small model on {MANY_ROWS} drawn rows or more: half a minute")
 
 
+def _every(of: Settings) -> Default:
+    steps = _read_argument(of, "max_steps")
+    measured = of.has_many_rows and of.row.trains and not of.row.scores and steps > 0
+    reason = f"a tenth of max_steps for a small model on {MANY_ROWS} drawn rows or more"
+    return Default(max(1, steps // 10) if measured else None, reason)
+
+
 def _outcome(of: Settings) -> Default:
     task = TASKS[of.cfg.task.name]
     known = of.graded or not task.graded_by  # else it is refused, with the other rewards that do not fit
@@ -230,6 +237,7 @@ DEFAULTS: dict[str, Callable[[Settings], Default]] = {
     "eval.batch_size": _eval_batch,
     "eval.most_rows": _most_rows,
     "eval.start_completions": _start_completions,
+    "eval.every": _every,
     "task.baselines": _baselines,
     "reward.weights.outcome": _outcome,
 }

@@ -17,7 +17,7 @@ from rlhf_exp.report.page import NOTES, Block, Figures, Heading, Text
 from rlhf_exp.report.plots import Line, Panel, Plot, choose_style, read_bounds
 from rlhf_exp.runs.figures import number, percent
 from rlhf_exp.runs.load import Run
-from rlhf_exp.stats import LEVELS, SHARES, Interval, crossed_interval, exact, mean_interval, share_interval
+from rlhf_exp.stats import DIFFERENCES, LEVELS, SHARES, Interval, crossed_interval, exact, mean_interval, share_interval
 
 HELD_OUT = "validation/"
 """How the names of these metrics begin."""
@@ -73,9 +73,11 @@ def describe_learning(groups: Groups) -> list[Block]:
             areas = {label: _measure_area(traces, end, kind) for label, traces in read[cost].items()}
             columns.append(Column(title, areas.get, kind.write))
             ends.append(f"{title} {end:,.0f}")
+    dates = {label: step for label, traces in read["step_seconds"].items() if (step := date_fall(traces, kind))}
+    columns += [Column("below the start from step", dates.get, str)] if dates else []
     caption = f"{kind.name.capitalize()} on validation rows in training: the mean over seeds with its 95% interval"
     plot = Plot("learning", caption, panels, 0.9 + 2.5 * len(panels))
-    note = NOTES["area"].format(title=kind.name, ends=", ".join(ends))
+    note = NOTES["area"].format(title=kind.name, ends=", ".join(ends)) + f" {NOTES['fall']}" * bool(dates)
     return [Heading("Learning on validation rows"), Figures([plot]), fill(columns, groups), Text(note)]
 
 
@@ -115,6 +117,24 @@ def area(places: np.ndarray, values: np.ndarray, end: float) -> np.ndarray:
     return np.trapezoid(np.interp(inside, places, values), inside) / end
 
 
+def date_fall(traces: list[Trace], kind: Column) -> int | None:
+    """The step of the first measurement from which on the mean over these runs, not over others with new seeds, stays
+    below that at the start by its 95% interval over rows; None if it does not, or each row's figures are missing."""
+    steps = _find_shared(traces)
+    gains = stack([{name: row - row[0] for name, row in trace.pick(steps).by_row.items()} for trace in traces])
+    if gains is None:  # else (seeds, rows, points)
+        return None
+    means = gains.mean(axis=0, keepdims=True)
+    found = [crossed_interval(means[:, :, i], DIFFERENCES if kind.kind else LEVELS)["high"] for i in range(len(steps))]
+    last = max(i for i, high in enumerate(found) if high is None or high >= 0)  # that of the start is 0 or above
+    return steps[last + 1] if last + 1 < len(steps) else None
+
+
+def _find_shared(traces: list[Trace]) -> list[int]:
+    """The steps that all of them measured."""
+    return sorted(set.intersection(*(set(trace.steps) for trace in traces)))
+
+
 def _measure_area(traces: list[Trace], end: float, kind: Column) -> Interval:
     return summarise(traces, lambda trace, values: area(trace.places, values, end)[None], kind)[0]
 
@@ -148,8 +168,7 @@ def _plot_cost(xlabel: str, groups: dict[str, list[Trace]], kind: Column) -> Pan
     """A line for each group through the means over its seeds, at the steps that all of them measured."""
     lines, scale = [], 100 if kind.kind is SHARES else 1
     for place, (label, traces) in enumerate(groups.items()):
-        shared = sorted(set.intersection(*(set(trace.steps) for trace in traces)))
-        traces = [trace.pick(shared) for trace in traces]
+        traces = [trace.pick(_find_shared(traces)) for trace in traces]
         found = summarise(traces, lambda trace, values: values, kind)
         x = np.mean([trace.places for trace in traces], axis=0)
         y = scale * np.array([interval["value"] for interval in found])

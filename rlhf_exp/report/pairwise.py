@@ -279,11 +279,11 @@ def _list_cells(column: Column) -> tuple[Column, ...]:
     """The columns of a table of contrasts."""
     write = column.write_difference
     return (
-        Column("", lambda c: f"{c.first} - {c.second}"),
+        Column("settings", lambda c: f"{c.first} - {c.second}"),
         Column("difference", lambda c: c.interval, write),
         Column("p", lambda c: c.p, _write_p),
         Column("p, adjusted", lambda c: c.adjusted, _write_p),
-        Column("", lambda c: "significant" if c.significant else "not significant"),
+        Column("verdict", lambda c: "significant" if c.significant else "not significant"),
         Column("80% power", lambda c: write_size(column, c.detectable)),
         Column("would take", lambda c: None if c.significant else _write_needed(c)),
     )

@@ -36,7 +36,7 @@ def describe_samples(run: Run) -> list[Block]:
     blocks: list[Block] = [Heading("Samples"), Text(NOTES["samples" if run.shows_texts else "no texts"])]
     if changes := run.evaluation.get("paired", {}).get("changes"):
         counts = [Column(f"{name} after", lambda old, name=name: at(old, name)(changes)) for name in OUTCOMES]
-        blocks.append(fill([Column("", "{} before".format), *counts], OUTCOMES))
+        blocks.append(fill([Column("completions", "{} before".format), *counts], OUTCOMES))
     if not run.shows_texts:
         return blocks
     training: list[Block] = []

@@ -46,6 +46,28 @@ def make_groups(tmp_path, make_run):
     return make_groups
 
 
+@pytest.mark.parametrize(
+    ("seeds", "step"),
+    [
+        ([[0.6, 0.6, 0.1, 0.1], [0.6, 0.5, 0.1, 0.1]], 4),  # clearly below from the second measurement on
+        ([[0.6, 0.1, 0.6, 0.1]], 6),  # it recovered once; of one seed by its rows
+        ([[0.6, 0.1, 0.1, 0.6]], None),  # and at the end
+        ([[0.6, 0.575, 0.575, 0.575]], None),  # one row of 40 is no fall
+    ],
+)
+def test_a_fall_has_the_date_from_which_on_accuracy_stays_clearly_below_the_start(tmp_path, make_run, seeds, step):
+    group = [add_validation(make_run(tmp_path / f"{i}", i, "grpo"), found) for i, found in enumerate(seeds)]
+    table = read_table(describe_learning({"falls": group}))
+    dates = [row[table.head.index("below the start from step")] for row in table.rows] if step else [None]
+    assert dates == [str(step) if step else None]
+    assert ("below the start from step" in table.head) == bool(step)
+
+
+def test_without_the_rows_a_fall_has_no_date(tmp_path, make_run):
+    run = add_validation(make_run(tmp_path / "0", 0, "grpo"), [0.6, 0.1, 0.1], by_row=False)
+    assert "below the start from step" not in read_table(describe_learning({"falls": [run]})).head
+
+
 def read_table(blocks):
     return next(block for block in blocks if isinstance(block, Table))
 

@@ -156,16 +156,36 @@ def test_a_study_ends_alike_after_a_kill_in_each_stage_and_runs_again_what_has_c
     assert {path.name for path in replaced.iterdir()} == {"sft", "grpo"}
 
 
+def read_statuses(folder):
+    """The status of each run of the study by its stage and seed."""
+    out = folder / "outputs" / "chain"
+    return {str(path.parent.relative_to(out)): read_record(path.parent)["status"] for path in out.glob("*/*/run.json")}
+
+
 @pytest.mark.learning
 def test_a_failed_run_stops_what_needs_it_and_nothing_else(tmp_path):
-    fails = (
-        f"algo=grpo, algo.args.num_generations=4, {STEPS}, +reward.functions.odd=odd.py:odd, +reward.weights.odd=1.0"
-    )
+    odd = "+reward.functions.odd=odd.py:odd, +reward.weights.odd=1.0"  # raises in the run of seed 1
+    fails = f"algo=grpo, algo.args.num_generations=4, {STEPS}, {odd}"
     (tmp_path / "chain.yaml").write_text(CHAIN.replace(f"algo=sft, {STEPS}", fails))
-    (tmp_path / "odd.py").write_text("def odd(prompts, completions, **_):\n    raise RuntimeError('boom')\n")
+    raises = "return [0 / (torch.initial_seed() != 1)] * len(prompts)"
+    (tmp_path / "odd.py").write_text(f"import torch\n\n\ndef odd(prompts, completions, **_):\n    {raises}\n")
     done = start(tmp_path)
     out = done.communicate()[0]
     assert done.returncode == 1, out
-    assert "grpo: not started" in out and "stages that did not succeed: sft, grpo" in out
-    assert read_record(tmp_path / "outputs/chain/alone/seed-0")["status"] == "finished"
+    assert "grpo: not started, since these have not finished: outputs/chain/sft/seed-1" in out
+    assert "stages that did not succeed: sft, grpo" in out
+    assert read_statuses(tmp_path) == {"alone/seed-0": "finished", "sft/seed-0": "finished", "sft/seed-1": "failed"}
     assert (tmp_path / "outputs/chain/report.html").is_file()
+
+    done = start(tmp_path, "--keep-going")  # also what needs only runs that finished
+    out = done.communicate()[0]
+    assert done.returncode == 1, out
+    assert "grpo: only 1 of its 2 runs start" in out and "stages that did not succeed: sft, grpo" in out
+    assert read_statuses(tmp_path).items() >= {"grpo/seed-0": "finished", "sft/seed-1": "failed"}.items()
+    assert "grpo/seed-1" not in read_statuses(tmp_path)
+
+    (tmp_path / "odd.py").write_text("def odd(prompts, completions, **_):\n    return [0.0] * len(prompts)\n")
+    done = start(tmp_path, "seed=1")  # mended, what failed runs
+    out = done.communicate()[0]
+    assert done.returncode == 0, out
+    assert {*read_statuses(tmp_path).values()} == {"finished"} and "grpo/seed-1" in read_statuses(tmp_path)
