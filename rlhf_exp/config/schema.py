@@ -263,7 +263,7 @@ class Eval:
 
 @dataclass(frozen=True)
 class Report:
-    """What the report of a run shows."""
+    """What the report of a run, and the page on a task's data, shows."""
 
     samples: bool
 

@@ -2,7 +2,8 @@
 
     page = describe(cfg, Path("outputs/describe/hh_rlhf/x"))     # describe.json, .md and .html there
 
-No text of a row is ever written, since rows can be offensive. A user's mistake is one line on stderr and exit status 2.
+The page shows the rows; report.samples=false keeps their texts out. A user's mistake is one line on stderr and exit
+status 2.
 """
 
 import sys
@@ -24,8 +25,8 @@ USAGE = """\
 usage: python -m rlhf_exp describe task=NAME [KEY=VALUE ...] [--out FOLDER]
 
 Says what is in a task's data: lengths in tokens, what a budget cuts off, whether the longer answer is preferred,
-splits, repeats and odd rows. It writes describe.md, describe.html and describe.json, and no text of a row.
--cd FOLDER adds configs of your own.
+splits, repeats and odd rows. It writes describe.json with the figures, describe.html, which also shows the rows, and
+describe.md, which shows a few. report.samples=false keeps rows out. -cd FOLDER adds configs of your own.
 
   python -m rlhf_exp describe task=hh_rlhf task.source=file task.path=FOLDER model=gpt2
   python -m rlhf_exp describe task=gsm8k task.source=generated model=tiny_gpt2
@@ -56,27 +57,28 @@ def compose(arguments: list[str]) -> tuple[Config, bool]:
 
 
 def describe(cfg: Config, out: Path) -> "list[Block]":
-    """Measure the rows of `cfg.task` with the tokenizer of `cfg.model`, write figures and page into `out`, and return
-    the page.
+    """Measure the rows of `cfg.task` with the tokenizer of `cfg.model`, write figures, and a page of them and of rows,
+    into `out`, and return that of the figures.
 
     Raises:
         ConfigError: rows or a tokenizer that cannot be read, or one that does not know these texts' words.
     """
     # After the command line was checked: transformers and torch take seconds.
     from rlhf_exp.describe.figures import measure
-    from rlhf_exp.describe.page import describe_data
+    from rlhf_exp.describe.page import describe_data, show_rows
     from rlhf_exp.describe.rows import count_tokens, load_tokenizer, read_examples
     from rlhf_exp.report.page import write_page
     from rlhf_exp.runs.folder import write_json
 
     tokenizer = load_tokenizer(cfg)
     data = read_examples(cfg, tokenizer)
-    figures = measure(data, count_tokens(cfg, tokenizer, data.examples))
+    tokens = count_tokens(cfg, tokenizer, data.examples)
+    figures = measure(data, tokens)
     figures |= {"task": cfg.task.name, "source": data.source, "tokenizer": str(cfg.model.path or cfg.model.name)}
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / "describe.json", figures)
     page = describe_data(figures)
-    write_page(page, out, "describe")
+    write_page([*page, *show_rows(cfg, data, tokens)], out, "describe")
     return page
 
 

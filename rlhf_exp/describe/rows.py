@@ -32,13 +32,16 @@ NO_LIMIT = 2**31
 
 
 class Example(NamedTuple):
-    """One row; `answers` may be empty."""
+    """One row; `answers` may be empty. `known`: what else the task knows of it, by name: a right answer, and the
+    columns that graders and rewards read."""
 
     subset: str
     split: str
     turns: int
     prompt: Text
     answers: tuple[Text, ...]
+    id: str = ""
+    known: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,9 @@ def read_examples(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> Data:
         for item, row in rows:
             turns = len(as_messages(loader.task.prompt(item, chat=True))) + 1
             answers = tuple(row[name] for name in form.answers if name in row)
-            examples.append(Example(item.subset if keys.of_pairs else split, split, turns, row["prompt"], answers))
+            known = _find_known(loader, item) if keys is cfg.task else {}
+            subset = item.subset if keys.of_pairs else split
+            examples.append(Example(subset, split, turns, row["prompt"], answers, item.id, known))
     names = form.answers if form is PAIR else ("answer",)
     return Data(name_source(keys), names if any(row.answers for row in examples) else (), examples, read, odd)
 
@@ -113,3 +118,9 @@ def count_tokens(cfg: Config, tokenizer: PreTrainedTokenizerBase, examples: list
             line = f"model={cfg.model.name}: its tokenizer does not know {share:.0%} of the words"
             raise ConfigError([f"{line}; choose another: model=tiny_gpt2 (bytes), or model.path=FOLDER"])
     return measure(tokenizer, [example.prompt for example in examples], [example.answers for example in examples])
+
+
+def _find_known(loader: Loader, item: Item) -> dict[str, str]:
+    gold = loader.task.gold(item, loader.cfg.task) if hasattr(loader.task, "gold") else None
+    columns = "\n".join(f"{name}: {value}" for name, value in item.columns.items())
+    return {name: text for name, text in (("right answer", gold), ("columns", columns)) if text}

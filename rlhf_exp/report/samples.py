@@ -3,6 +3,7 @@ for the page's script, a few for report.md.
 
 describe_samples(run)   ->  [Heading("Samples"), ..., Widget("samples", "samples", {...}, [Pair(...), ...])]
 compare_samples(groups), where groups maps a label to its runs, has the same rows' completions of each setting
+browse("rows", rows, [])    ->  such a widget, of any rows in the form of assets/page/samples.js
 """
 
 import json
@@ -41,16 +42,16 @@ def describe_samples(run: Run) -> list[Block]:
         return blocks
     training: list[Block] = []
     if run.completions:
-        training = [Heading("Completions of training", 3), _show("training", map(_show_training, run.completions), [])]
+        training = [Heading("Completions of training", 3), browse("training", map(_show_training, run.completions), [])]
     if not run.sampled("trained"):  # nothing is trained, or not yet
         alone = run.sampled("baseline")
         shown = [Pair(row["id"], row["prompt"], (_caption("Completion", row),)) for row in alone[:SHOWN_ALONE]]
-        return [*blocks, _show("samples", map(_show_alone, alone), shown), *training]
+        return [*blocks, browse("samples", map(_show_alone, alone), shown), *training]
     pairs, chosen = run.paired_samples(), list[Block]()
     for kind, (name, most) in KINDS.items():
         for before, after in [pair for pair in pairs if _find_change(*pair) == kind][:most]:
             chosen.append(Pair(name, before["prompt"], (_caption("Before", before), _caption("After", after))))
-    blocks.append(_show("samples", (_show_pair(before, after) for before, after in pairs), chosen))
+    blocks.append(browse("samples", (_show_pair(before, after) for before, after in pairs), chosen))
     return [*blocks, *training]
 
 
@@ -72,7 +73,7 @@ def compare_samples(groups: Groups) -> list[Block]:
             pairs.append(Pair(row[0], row[1], tuple(_caption(*side) for side in sides), folded=True))
     if not shared:
         return []
-    return [Heading("Samples"), footnote(NOTES["compared samples"]), _show("samples", rows, pairs)]
+    return [Heading("Samples"), footnote(NOTES["compared samples"]), browse("samples", rows, pairs)]
 
 
 def describe_errors(run: Run) -> list[Block]:
@@ -95,10 +96,10 @@ def describe_errors(run: Run) -> list[Block]:
         values = {"kind": kind, "subset": error["subset"], "margin": error["margin"]}
         texts = [{"caption": caption, "text": text} for caption, text in sides]
         cards.append({"id": str(place), "prompt": error["prompt"].strip(), "values": values, "sides": texts})
-    return [*blocks, _show("errors", cards, pairs)]
+    return [*blocks, browse("errors", cards, pairs)]
 
 
-def _show(name: str, rows: Iterable[dict[str, Any]], instead: list[Any]) -> Widget:
+def browse(name: str, rows: Iterable[dict[str, Any]], instead: list[Any]) -> Widget:
     """Rows for assets/page/samples.js, up to MOST_LETTERS; the fields are those that any of them has."""
     kept, letters = [], 0
     for row in rows:

@@ -1,5 +1,8 @@
+import re
+
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.describe.rows import load_tokenizer, read_examples
+from rlhf_exp.tasks import countdown
 from rlhf_exp.tasks import gsm8k as gsm8k_files
 from rlhf_exp.tasks.hh_rlhf import DROPPED, KEPT
 
@@ -29,6 +32,17 @@ def test_word_problems_come_with_their_splits_and_answers():
     assert {example.split for example in data.examples} == {"train", "validation", "test"}
     assert {odd.kind for odd in data.odd} == set(gsm8k_files.DROPPED)
     assert "<<" not in data.examples[0].answers[0]
+
+
+def test_a_right_answer_and_the_columns_of_graders_go_with_a_row_and_not_with_another_task_s_prompt():
+    few = ["algo=none", "task.train_rows=20", "eval.rows=10"]
+    last = read(compose_config([*few, "task=countdown"])).examples[-1]
+    numbers, target = re.fullmatch(r"use ([\d ]+) make (\d+) \.", last.prompt).groups()
+    assert last.known["columns"] == f"numbers: [{numbers.replace(' ', ', ')}]\ntarget: {target}"
+    row = {"numbers": [*map(int, numbers.split())], "target": int(target)}
+    assert countdown.grade(last.known["right answer"], row).outcome == "correct"
+    examples = read(compose_config(["algo=none", "task=brevity", "eval.rows=10", "task.of.train_rows=20"])).examples
+    assert not any(example.known or example.answers for example in examples)
 
 
 def test_a_task_that_draws_its_rows_shows_demonstrations_and_prompts():

@@ -6,16 +6,21 @@ import pytest
 from rlhf_exp.describe.__main__ import main
 
 
-def test_the_command_writes_its_files_says_where_and_shows_no_text_of_a_row(hh_overrides, tmp_path, capsys):
+@pytest.mark.parametrize("shown", [True, False])
+def test_the_command_writes_its_files_says_where_and_shows_rows_on_its_page_alone(
+    shown, hh_overrides, tmp_path, capsys
+):
     out = tmp_path / "out"
-    assert main([*hh_overrides, f"output_dir={out}"]) == 0
+    assert main([*hh_overrides, f"output_dir={out}", *([] if shown else ["report.samples=false"])]) == 0
     printed = capsys.readouterr().out
     assert f"written: {out / 'describe.html'}" in printed
     html, markdown, figures = ((out / f"describe.{end}").read_text() for end in ("html", "md", "json"))
-    for heading in ("Lengths", "What a budget cuts off", "Length and preference", "Splits", "Odd rows"):
+    for heading in ("Lengths", "What a budget cuts off", "Length and preference", "Splits", "Odd rows", "Rows"):
         assert f"<h2>{heading}" in html and f"## {heading}" in markdown
-    for text in (html, markdown, figures, printed):
-        assert not re.search("bread|baker|flour|hurt|go on", text)
+    for text, has_rows in ((html, shown), (markdown, shown), (figures, False), (printed, False)):
+        assert bool(re.search("bread|baker|flour|hurt|go on", text)) is has_rows
+    assert ("left out: report.samples=false" in markdown) is ('class="widget"' not in html) is not shown
+    assert ("The page has 6 of 6 rows" in markdown) is shown and "Rows:" not in printed
     assert not re.search(r"<link|src=.http|url\(", html.partition("<script>\n")[0])
     assert "| equal answers | chosen and rejected are the same text | dropped | 1 | 0 | 1 |" in markdown
     figures = json.loads(figures)
