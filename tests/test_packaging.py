@@ -234,8 +234,9 @@ def test_installed_wheel_runs_from_another_folder(wheel: zipfile.ZipFile, tmp_pa
     wheel.extractall(tmp_path / "site")
     (tmp_path / "elsewhere").mkdir()
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-    for given in (["seed=0"], ["-m", "seed=0,1"]):
-        words = [sys.executable, "-m", "rlhf_exp", *given, "algo=grpo", "task=countdown", "dry_run=true"]
+    dry = ["algo=grpo", "task=countdown", "dry_run=true"]
+    for given in (["seed=0", *dry], ["-m", "seed=0,1", *dry], ["study", "countdown_tiny", "--dry-run"]):
+        words = [sys.executable, "-m", "rlhf_exp", *given]
         done = subprocess.run(words, cwd=tmp_path / "elsewhere", env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert str(ROOT) not in done.stdout

@@ -7,6 +7,7 @@ schema.py declares the keys; trl_arguments.py knows TRL's arguments, under `algo
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -16,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
-from rlhf_exp.config import device
+from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.checks import build, check_types
 from rlhf_exp.config.defaults import DEFAULTS, choose_rate, read_settings
 from rlhf_exp.config.device import count_passes, count_rows
@@ -75,6 +76,7 @@ def register_resolvers() -> None:
         "begin": lambda name: f"{name}_" if is_folder_name(name) else "",
         "use_cpu": lambda: device.cuda_major() == 0,
         "not": lambda value: not value,
+        "shipped": lambda file: file if Path(file).is_file() else str(ROOT / file),
         "attention": device.choose_attention,
     }
     for name, resolve in resolvers.items():

@@ -28,7 +28,7 @@ PREFERENCE_NOTE = (
 )
 
 count = "{:,}".format
-SUBSET, TEXT, N = Column("subset", at("subset")), Column("", at("text")), Column("n", at("n"), count)
+SUBSET, TEXT, N = Column("subset", at("subset")), Column("text", at("text")), Column("n", at("n"), count)
 LENGTHS = (
     *(SUBSET, TEXT, N),
     *(Column(name, at(name), number(".1f")) for name in ("mean", "std")),
@@ -107,7 +107,7 @@ def _odd_table(figures: dict[str, Any]) -> Table:
     columns = [
         Column("kind", lambda odd: _read_name(odd["kind"])),
         Column("rule", at("rule")),
-        Column("", lambda odd: "kept" if odd["kept"] else "dropped"),
+        Column("they are", lambda odd: "kept" if odd["kept"] else "dropped"),
         *(Column(part, lambda odd, part=part: odd["counts"].get(part, 0), count) for part in figures["read"]),
         Column("rows", lambda odd: sum(odd["counts"].values()), count),
     ]
