@@ -43,13 +43,13 @@ def write_report(run_dirs: list[Path], out: Path, against: str | None = None) ->
         NotARun: a folder holds no readable run.json, or a file in it is broken.
         OSError: `out` cannot be written.
     """
-    from rlhf_exp.report.card import write_cards  # here, since huggingface_hub takes a while to import
-
     runs, blocks = _describe(run_dirs, against)
     out.mkdir(parents=True, exist_ok=True)
     with refusing_damage(", ".join(map(str, run_dirs))):
         page = write_page(blocks, out)
         if len(runs) == 1 and out.resolve() == runs[0].path.resolve():
+            from rlhf_exp.report.card import write_cards  # here, since huggingface_hub takes a while to import
+
             write_cards(runs[0])
     return page
 
@@ -72,8 +72,11 @@ def render_report(run_dirs: list[Path]) -> str:
 def _describe(run_dirs: list[Path], against: str | None = None) -> tuple[list[Run], list[Block]]:
     """The runs, and the blocks of the report on them."""
     runs = [load_run(path) for path in run_dirs]
-    for run in runs:  # each alone, which finds a damaged one by its name
-        with refusing_damage(run.path):
-            blocks = describe_run(run)
-    with refusing_damage(", ".join(map(str, run_dirs))):
-        return runs, describe_runs(runs, against) if len(runs) > 1 else blocks
+    try:
+        with refusing_damage(", ".join(map(str, run_dirs))):
+            return runs, describe_runs(runs, against) if len(runs) > 1 else describe_run(runs[0])
+    except NotARun:
+        for run in runs:  # each alone, which finds a damaged one by its name
+            with refusing_damage(run.path):
+                describe_run(run)
+        raise

@@ -159,10 +159,10 @@ def mean_over_seeds(group: list[Run], column: Column) -> Interval | None:
     """The mean over a group's runs. A figure of held-out rows has an interval over seeds, rows and sampling, if every
     run holds it for each row; a cost has a t interval over seeds; one seed has none. The start model, measured once for
     all of them, keeps the interval over its held-out rows."""
-    runs = [run for run in group if column.read(run)]
-    figures = [column.read(run) for run in runs]
-    if not figures:
+    read = [(run, figure) for run in group if (figure := column.read(run))]
+    if not read:
         return None
+    runs, figures = map(list, zip(*read, strict=True))
     if column is BASELINE and all(figure == figures[0] for figure in figures):
         return figures[0]
     values = [figure["value"] for figure in figures]

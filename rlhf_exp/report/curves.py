@@ -39,6 +39,9 @@ AXES = {"step": "step", "trained_tokens": "tokens trained on", "time_s": "second
 MOST_VALUES = 600_000
 """Of longer series a page has every second row, or every third and so on; about 3 MB are left."""
 
+EACH_RUN = 40
+"""Up to so many runs each has its own line in a picture."""
+
 Trace = dict[int, tuple[float, float]]
 """By step its place on the axis, and the value."""
 
@@ -52,12 +55,12 @@ def show_curves(groups: dict[str, list[Run]], plots: list[Plot]) -> Widget:
     """The curves of one run, or of several by setting, with `plots` for where no script runs."""
     runs = [run for group in groups.values() for run in group]
     curves = _list_curves_of(runs[0]) if len(runs) == 1 else list_curves(runs, CURVES)
-    axes = {key: label for key, label in AXES.items() if any(key in row for run in runs for row in run.metrics)}
+    axes = {key: label for key, label in AXES.items() if any(key in run.logged for run in runs)}
     if _counts_tokens(runs):
         axes = {"trained_tokens": AXES["trained_tokens"]} | axes
     charts = [{"caption": curve.caption, "unit": unit, "series": list(keys.items())}
               for curve in curves for unit, keys in curve.units.items()]  # fmt: skip
-    values = sum(len(run.metrics) * len({key for row in run.metrics for key in row}) for run in runs)
+    values = sum(len(run.metrics) * len(run.logged) for run in runs)
     every = 1 + values // MOST_VALUES
     shown = [{"name": run.path.name, "setting": place, **_show_run(run, every)}
              for place, group in enumerate(groups.values()) for run in group if run.metrics]  # fmt: skip
@@ -66,19 +69,18 @@ def show_curves(groups: dict[str, list[Run]], plots: list[Plot]) -> Widget:
 
 
 def plot_runs(groups: dict[str, list[Run]]) -> list[Plot]:
-    """Every curve of every run, a colour for each group, and the mean of its runs as a thick line. For several methods,
-    whose steps differ in size, the axis has the tokens trained on."""
+    """Every curve of every run, a colour for each group, and the mean of its runs as a thick line; of more runs than
+    EACH_RUN the means alone. For several methods, whose steps differ in size, the axis has the tokens trained on."""
     plots = []
     runs = [run for group in groups.values() for run in group]
     axis = "trained_tokens" if _counts_tokens(runs) else "step"
     for curve in list_curves(runs, CURVES):
         unit, keys = next(iter(curve.units.items()))
-        lines, drawn = [], 0
-        for place, (label, group) in enumerate(groups.items()):
-            traces = [trace for run in group if (trace := _trace(run, keys, axis))]
-            lines += _join_group(label, traces, choose_style(place))
-            drawn += bool(traces)
-        if drawn >= min(2, len(groups)):  # a single one of several settings has the curve in its own report
+        found = [[trace for run in group if (trace := _trace(run, keys, axis))] for group in groups.values()]
+        drawn = sum(map(len, found))
+        if sum(map(bool, found)) >= min(2, len(groups)):  # a single one of several has it in its own report
+            lines = [line for place, (label, traces) in enumerate(zip(groups, found, strict=True))
+                     for line in _join_group(label, traces, choose_style(place), each=drawn <= EACH_RUN)]  # fmt: skip
             which = next(iter(keys.values())) or unit
             plots.append(Plot(curve.name, f"{curve.caption} ({which})", [Panel(AXES[axis], unit, lines)]))
     return plots
@@ -94,23 +96,24 @@ def list_curves(runs: list[Run], curves: list[Curve]) -> list[Curve]:
 
 def _list_curves_of(run: Run) -> list[Curve]:
     """Those of one run; a single component of a reward is the reward itself."""
-    components = {key: found[1] for row in run.metrics for key in row if (found := COMPONENT.fullmatch(key))}
+    components = {key: found[1] for key in run.logged if (found := COMPONENT.fullmatch(key))}
     parts = Curve("components", "Rewards in training, each before its weight", {"reward": components})
     return [*list_curves([run], CURVES), *list_curves([run], RUN_CURVES), *[parts] * (len(components) > 1)]
 
 
 def _counts_tokens(runs: list[Run]) -> bool:
     """Whether curves are shown against tokens: of several methods, whose steps differ in size."""
-    counted = all(run.series("trained_tokens")[0] for run in runs if run.metrics)
+    counted = all("trained_tokens" in run.logged for run in runs if run.metrics)
     return counted and len({name_method(run) for run in runs}) > 1
 
 
 def _show_run(run: Run, every: int) -> dict:
     """Each logged series with null where it has no value, in four digits; intervals of what was measured on validation
     rows, over these rows; and when its findings and alarms began and ended."""
-    rows = [row for i, row in enumerate(run.metrics) if i % every == 0 or any(key.startswith(HELD_OUT) for key in row)]
-    keys = dict.fromkeys(key for row in rows for key, value in row.items() if isinstance(value, int | float))
-    series = {key: _shorten([row.get(key) for row in rows], key in AXES) for key in keys}
+    held_out = {key for key in run.logged if key.startswith(HELD_OUT)}
+    rows = [row for i, row in enumerate(run.metrics) if i % every == 0 or not held_out.isdisjoint(row)]
+    columns = {key: _shorten([row.get(key) for row in rows], key in AXES) for key in run.logged}
+    series = {key: values for key, values in columns.items() if any(value is not None for value in values)}
     found = run.diagnosis.get("findings", []) if run.diagnosis else run.alarms
     marks = [
         {"steps": one["steps"], "kind": one["severity"], "text": f"{one['name'].replace('_', ' ')}: {one['evidence']}"}
@@ -138,8 +141,8 @@ def _shorten(values: list[Any], whole: bool) -> list[float | None]:
 
 def _trace(run: Run, keys: dict[str, str], axis: str) -> Trace:
     """The series that a comparison draws: the first metric, under the name that the run's trainer uses."""
-    first, *others = keys
-    for key in (first, *(key for key in others if not keys[key])):
+    first = next(iter(keys))
+    for key in (key for key in keys if key in run.logged and (key == first or not keys[key])):
         if rows := [row for row in run.metrics if row.get(key) is not None and axis in row]:
             return {row["step"]: (row[axis], row[key]) for row in rows}
     return {}
@@ -155,11 +158,11 @@ def _plot_curve(run: Run, curve: Curve) -> Plot | None:
     return Plot(curve.name, curve.caption, panels, 2 + 1.3 * len(panels)) if panels else None
 
 
-def _join_group(label: str, traces: list[Trace], style: dict) -> list[Line]:
-    """A line for each run, and their mean at the steps that all of them have."""
+def _join_group(label: str, traces: list[Trace], style: dict, each: bool) -> list[Line]:
+    """The mean of the runs at the steps that all of them have, and with `each` a line for each run."""
     shared = sorted(set.intersection(*map(set, traces))) if traces else []
     thin = style | {"linewidth": 0.7, "alpha": 0.45, "marker": None}
-    curves = [np.array(list(trace.values())).T for trace in traces] if len(traces) > 1 else []
+    curves = [np.array(list(trace.values())).T for trace in traces] if len(traces) > 1 and (each or not shared) else []
     lines = [Line(x, y, style=thin) for x, y in curves]
     if shared:
         x, y = np.mean([[trace[step] for step in shared] for trace in traces], axis=0).T

@@ -164,14 +164,14 @@ def to_html(blocks: list[Block], pictures: dict[str, Path]) -> str:
 def _pack(content: dict[str, Any]) -> str:
     """JSON, compressed, as letters that HTML leaves alone; the same bytes each time."""
     text = json.dumps(_clean(content), separators=(",", ":"))
-    return b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
 
 
 def _clean(content: Any) -> Any:
     """The content with every text in it made printable."""
     if isinstance(content, dict):
         return {printable(key): _clean(value) for key, value in content.items()}
-    if isinstance(content, list | tuple) and not all(isinstance(value, float | None) for value in content):
+    if isinstance(content, list | tuple) and not {*map(type, content)} <= {float, type(None)}:
         return [_clean(value) for value in content]
     return printable(content) if isinstance(content, str) else content
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from glob import glob
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,11 @@ class Run:
         """completions.jsonl, some completions of each logged step of training; read only when it is asked for."""
         return read_jsonl(self.path / "completions.jsonl")
 
+    @cached_property
+    def logged(self) -> dict[str, None]:
+        """The names of its metrics, in the order in which they appear."""
+        return dict.fromkeys(chain.from_iterable(self.metrics))
+
     @property
     def shows_texts(self) -> bool:
         """Whether pages about it may show its prompts and completions."""
@@ -111,7 +117,7 @@ class Run:
 
     def series(self, key: str) -> tuple[list[int], list[float]]:
         """Steps and values of a metric, over the rows that hold it."""
-        rows = [row for row in self.metrics if row.get(key) is not None]
+        rows = [row for row in self.metrics if row.get(key) is not None] if key in self.logged else []
         return [row["step"] for row in rows], [row[key] for row in rows]
 
     def paired_samples(self) -> list[tuple[dict, dict]]:
@@ -123,7 +129,12 @@ class Run:
 
     def sampled(self, which: str) -> list[dict]:
         """The samples of one model without greedy ones; folders without `decoding` hold no greedy ones."""
-        return [s for s in self.samples if s.get("which") == which and s.get("decoding", "sampled") == "sampled"]
+        return self._by_side[which]
+
+    @cached_property
+    def _by_side(self) -> dict[str, list[dict]]:
+        drawn = [sample for sample in self.samples if sample.get("decoding", "sampled") == "sampled"]
+        return {which: [sample for sample in drawn if sample.get("which") == which] for which in SIDES}
 
     def preference(self, which: str) -> dict:
         """The measurements on held-out pairs: the whole section of a reward model, a part of a policy's; or {}."""

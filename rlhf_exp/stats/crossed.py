@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from rlhf_exp.stats.intervals import CONFIDENCE, Interval, as_interval, exact, paired_score_interval, require_values
 
@@ -100,7 +100,7 @@ class Estimate(NamedTuple):
 
     @property
     def interval(self) -> Interval:
-        half = stats.t.ppf((1 + CONFIDENCE) / 2, self.df) * self.error
+        half = special.stdtrit(self.df, (1 + CONFIDENCE) / 2) * self.error
         return as_interval(self.value, min(self.centre - half, self.value), max(self.centre + half, self.value))
 
     @property
@@ -108,7 +108,7 @@ class Estimate(NamedTuple):
         """Of no difference, two-sided."""
         if self.error == 0:
             return float(self.value == 0)
-        return float(2 * stats.t.sf(abs(self.centre) / self.error, self.df))
+        return float(2 * special.stdtr(self.df, -abs(self.centre) / self.error))
 
 
 def crossed_interval(figures: np.ndarray, kind: Kind = LEVELS) -> Interval:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize, special
 
 CONFIDENCE = 0.95
 
@@ -37,7 +37,7 @@ def standard_error(interval: Interval) -> float:
     """
     if interval["low"] is None or interval["high"] is None:
         return 0.0
-    return float((interval["high"] - interval["low"]) / 2 / stats.norm.ppf((1 + CONFIDENCE) / 2))
+    return float((interval["high"] - interval["low"]) / 2 / special.ndtri((1 + CONFIDENCE) / 2))
 
 
 def wilson(successes: float, n: float) -> Interval:
@@ -60,7 +60,7 @@ def wilson(successes: float, n: float) -> Interval:
     require_values(n)
     if successes < 0 or successes > n:
         raise ValueError(f"successes must lie in 0..{n}, not {successes}")
-    share, z2 = successes / n, stats.norm.ppf((1 + CONFIDENCE) / 2) ** 2
+    share, z2 = successes / n, special.ndtri((1 + CONFIDENCE) / 2) ** 2
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
     low = min(middle - half, _near_zero(successes, n))
@@ -83,7 +83,7 @@ def mean_interval(values: Sequence[float] | np.ndarray) -> Interval:
     if len(array) == 1:
         return exact(mean)
     with np.errstate(invalid="ignore"):
-        half = stats.t.ppf((1 + CONFIDENCE) / 2, len(array) - 1) * stats.sem(array)
+        half = special.stdtrit(len(array) - 1, (1 + CONFIDENCE) / 2) * array.std(ddof=1) / math.sqrt(len(array))
     return as_interval(mean, mean - half, mean + half)
 
 
@@ -130,7 +130,7 @@ def paired_score_interval(up: int, down: int, n: int) -> Interval:
     require_values(n)
     if up + down > n:
         raise ValueError(f"{up} + {down} of {n} rows cannot have changed")
-    value, critical = (up - down) / n, stats.norm.ppf((1 + CONFIDENCE) / 2)
+    value, critical = (up - down) / n, special.ndtri((1 + CONFIDENCE) / 2)
 
     def distance(difference: float) -> float:
         """In standard errors."""
@@ -150,7 +150,7 @@ def paired_score_interval(up: int, down: int, n: int) -> Interval:
 def _near_zero(successes: float, n: float) -> float:
     """A lower bound of a share with few successes; 1 for more."""
     few = 0 < successes <= (3 if n > 50 else 2)
-    return stats.chi2.ppf(1 - CONFIDENCE, 2 * successes) / 2 / n if few else 1.0
+    return special.gammaincinv(successes, 1 - CONFIDENCE) / n if few else 1.0
 
 
 def require_values(n: float) -> None:

@@ -8,7 +8,7 @@ plan_comparison(noise, 0.02, seeds=3) # before any run of the comparison
 import math
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 from scipy.optimize import brentq
 
 from rlhf_exp.stats.crossed import Estimate
@@ -23,19 +23,20 @@ MANY = 300  # degrees of freedom from which the noncentral t distribution is the
 
 def detectable_difference(estimate: Estimate, level: float) -> float:
     """The smallest true difference that a two-sided test at `level` finds in 80%."""
-    critical, df = stats.t.isf(level / 2, estimate.df), estimate.df
+    critical, df = -special.stdtrit(estimate.df, level / 2), estimate.df
     if df > MANY:
-        shift = critical + stats.norm.ppf(POWER)
+        shift = critical + special.ndtri(POWER)
     else:
-        shift = brentq(lambda shift: stats.nct.sf(critical, df, shift) - POWER, 0, 4 * critical + 4)
+        # NaN, with df near 1 and a critical value above 50,000, is a power of nearly 1.
+        shift = brentq(lambda shift: 1 - POWER - max(0.0, special.nctdtr(df, shift, critical)), 0, 4 * critical + 4)
     return float(shift * estimate.error)
 
 
 def plan_rows(difference: Interval, rows: int) -> tuple[float, int | None]:
     """Of one run's paired difference: the smallest true one that is found in 80%, and how many rows would find the
     observed one; None if it takes more than the limit. By the normal distribution."""
-    normal = stats.norm.ppf((1 + CONFIDENCE) / 2)
-    detectable = standard_error(difference) * (normal + stats.norm.ppf(POWER))
+    normal = special.ndtri((1 + CONFIDENCE) / 2)
+    detectable = standard_error(difference) * (normal + special.ndtri(POWER))
     size = abs(difference["value"])
     enough = size and rows * (detectable / size) ** 2 <= MOST_ROWS
     return float(detectable), math.ceil(rows * (detectable / size) ** 2) if enough else None
@@ -52,13 +53,13 @@ def plan_comparison(noise: float, spread: float, seeds: int) -> float:
     """
     error = math.sqrt(2 * (spread**2 + noise) / seeds)
     if seeds == 1:
-        return error * float(stats.norm.ppf((1 + CONFIDENCE) / 2) + stats.norm.ppf(POWER))
+        return error * float(special.ndtri((1 + CONFIDENCE) / 2) + special.ndtri(POWER))
     # The spreads that the two settings' seeds may show, and what the test takes from them (crossed.py).
     df, shown = seeds - 1, (np.arange(QUANTILES) + 0.5) / QUANTILES
     seen = stats.chi2.ppf(shown, df) / df * (spread**2 + noise) / seeds
     both = seen + seen[:, None]
     of_seeds = stats.t.ppf((1 + CONFIDENCE) / 2, df * both**2 / (seen**2 + seen[:, None] ** 2)) * np.sqrt(both)
-    of_sampling = stats.norm.ppf((1 + CONFIDENCE) / 2) * math.sqrt(2 * noise / seeds)
+    of_sampling = special.ndtri((1 + CONFIDENCE) / 2) * math.sqrt(2 * noise / seeds)
     half = np.maximum(of_seeds, of_sampling)
     size = brentq(lambda size: stats.norm.cdf((size - half) / error).mean() - POWER, 0, half.max() + 10 * error)
     return float(size)

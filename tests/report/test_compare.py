@@ -8,6 +8,7 @@ import pytest
 from rlhf_exp.report import write_report
 from rlhf_exp.report.columns import DIFFERENCE, TRAINED, mean_over_seeds
 from rlhf_exp.report.compare import describe_runs
+from rlhf_exp.report.curves import EACH_RUN, plot_runs
 from rlhf_exp.report.groups import group_runs
 from rlhf_exp.report.page import Table, Widget
 from rlhf_exp.report.samples import compare_samples
@@ -89,6 +90,13 @@ def test_a_damaged_run_of_several_is_named(sweep, edit):
     edit(sweep[3], "evaluation.json", {"trained.accuracy": "abc"})
     with pytest.raises(NotARun, match=f"^{sweep[3]}: a file in it is damaged"):
         write_report(sweep, sweep[0].parent / "out")
+
+
+def test_a_picture_has_a_line_for_each_run_and_of_many_runs_the_means_alone(run_dir):
+    run = load_run(run_dir)
+    for each, lines in ((2, 6), (EACH_RUN, 2)):
+        plots = plot_runs({"first": [run] * each, "second": [run] * each})
+        assert plots and {len(panel.lines) for plot in plots for panel in plot.panels} == {lines}
 
 
 def test_figures_that_are_not_finite_can_be_compared(sweep, tmp_path, edit):

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rlhf_exp.stats.planning import plan_comparison
+from rlhf_exp.stats.crossed import Estimate
+from rlhf_exp.stats.planning import detectable_difference, plan_comparison
 
 
 def test_one_seed_without_spread_is_the_normal_plan():
@@ -25,3 +26,11 @@ def test_the_planned_difference_is_found_in_four_of_five_simulated_comparisons(s
     half = np.maximum(stats.norm.ppf(0.975) * np.sqrt(sampling), stats.t.ppf(0.975, df) * np.sqrt(own.sum(0)))
     found = size + means[0].mean(-1) - means[1].mean(-1) > half
     assert found.mean() == pytest.approx(0.8, abs=0.015)
+
+
+@pytest.mark.parametrize(("df", "level"), [(1.0, 1e-5), (1.2, 1e-4), (30.0, 1e-3), (400.0, 0.05)])
+def test_four_of_five_differences_of_the_detectable_size_are_found(df, level):
+    critical, rng = stats.t.isf(level / 2, df), np.random.default_rng(0)
+    size = detectable_difference(Estimate(0.0, 0.0, 1.0, 0.0, 0.0, df), level)
+    drawn = (size + rng.normal(size=100_000)) / np.sqrt(rng.chisquare(df, 100_000) / df)
+    assert (drawn > critical).mean() == pytest.approx(0.8, abs=0.01)
