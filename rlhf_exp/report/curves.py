@@ -114,7 +114,7 @@ def _show_run(run: Run, every: int) -> dict:
     rows = [row for i, row in enumerate(run.metrics) if i % every == 0 or not held_out.isdisjoint(row)]
     columns = {key: _shorten([row.get(key) for row in rows], key in AXES) for key in run.logged}
     series = {key: values for key, values in columns.items() if any(value is not None for value in values)}
-    found = run.diagnosis.get("findings", []) if run.diagnosis else run.alarms
+    found = run.diagnosis["findings"] if run.diagnosis else run.alarms
     marks = [
         {"steps": one["steps"], "kind": one["severity"], "text": f"{one['name'].replace('_', ' ')}: {one['evidence']}"}
         for one in found

@@ -129,12 +129,7 @@ class Run:
 
     def sampled(self, which: str) -> list[dict]:
         """The samples of one model without greedy ones; folders without `decoding` hold no greedy ones."""
-        return self._by_side[which]
-
-    @cached_property
-    def _by_side(self) -> dict[str, list[dict]]:
-        drawn = [sample for sample in self.samples if sample.get("decoding", "sampled") == "sampled"]
-        return {which: [sample for sample in drawn if sample.get("which") == which] for which in SIDES}
+        return [s for s in self.samples if s.get("which") == which and s.get("decoding", "sampled") == "sampled"]
 
     def preference(self, which: str) -> dict:
         """The measurements on held-out pairs: the whole section of a reward model, a part of a policy's; or {}."""

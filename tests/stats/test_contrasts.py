@@ -3,7 +3,15 @@ import pytest
 from scipy import stats
 
 from rlhf_exp.stats import DIFFERENCES, START, compare_settings, crossed_interval, holm
-from rlhf_exp.stats.contrasts import FAR, POOL, bound_spreads, share_level, shared_deviation, weigh_spreads
+from rlhf_exp.stats.contrasts import (
+    FAR,
+    POOL,
+    _invert_range,
+    bound_spreads,
+    share_level,
+    shared_deviation,
+    weigh_spreads,
+)
 from rlhf_exp.stats.crossed import Spread
 from rlhf_exp.stats.planning import detectable_difference, find_needed
 
@@ -43,6 +51,16 @@ def test_each_setting_is_tested_against_the_start_and_the_others_against_the_bes
     named = compare_settings(trained, {}, named="0")
     assert [(contrast.first, contrast.second) for contrast in named] == [("0", "1"), ("0", "2")]
     assert [contrast.adjusted for contrast in named] == holm([contrast.estimate.p for contrast in named])
+
+
+@pytest.mark.parametrize(("settings", "df"), [(3, 1.0), (5, 9.3), (20, 40.0)])
+def test_the_level_of_one_t_test_has_the_critical_value_of_the_range(settings, df):
+    distance = np.sqrt(2) * stats.t.isf(_invert_range(0.01, settings, df) / 2, df)
+    assert stats.studentized_range.sf(distance, settings, df) == pytest.approx(0.01, rel=1e-4)
+
+
+def test_the_level_of_one_t_test_stays_within_bonferronis_bounds_where_scipy_has_none():
+    assert 2e-5 / 190 < _invert_range(2e-5, 20, 1.0) < 2.1e-5
 
 
 def test_a_contrast_with_the_best_has_the_p_value_of_the_studentized_range():
