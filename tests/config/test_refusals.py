@@ -66,7 +66,7 @@ args.learning_rate=1e-300  ->  args.learning_rate range
 +args.fsdp=true  ->  args.fsdp owned
 task.path=rows.csv  ->  task.path *
 task=brevity task.of.path=rows.csv  ->  task.of.path *
-eval.best=true  ->  eval.best conflict
+eval.every=null eval.best=true  ->  eval.best conflict
 eval.every=5 eval.best=true eval.split=validation  ->  eval.best conflict
 algo=reward_model eval.every=5  ->  eval.every conflict
 algo=dpo task=hh_rlhf eval.every=5 eval.best=true  ->  eval.best conflict

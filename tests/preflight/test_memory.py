@@ -15,7 +15,7 @@ from tests.preflight.test_first_steps import PROMPTS, ROWS
 def make(folder, algo, *overrides):
     of_algo = [*ROLLOUTS_OF_8[algo], "reward=outcome"] if algo in ROLLOUTS_OF_8 else [f"algo={algo}"]
     reward = reward_length_of_7 if algo in ROLLOUTS_OF_8 else None
-    overrides = [*UNTRAINED, *QUIET, *of_algo, "max_tokens=16", *overrides]
+    overrides = [*UNTRAINED, *QUIET, *of_algo, "max_tokens=16", "eval.every=null", *overrides]
     return build_experiment(folder, *overrides, rows=ROWS.get(algo, PROMPTS), reward=reward)
 
 
