@@ -35,8 +35,7 @@ def write_study(study: Study) -> Path:
     with refusing_damage(study.out):
         rows = [[arm, f"{len(group)} of {[job.arm for job in jobs].count(arm)}", *_sum_cost(group)]
                 for arm, group in done.items()]  # fmt: skip
-        blocks: list[Block] = [Heading(study.title, 1), Text(study.asks), Heading("Stages")]
-        blocks.append(Table(["arm", "runs finished", "time of all", "most memory"], rows))
+        blocks: list[Block] = [Heading(study.title, 1), Text(study.asks)]
         compared, *others = _divide(study, [run for run in runs if run.trains], labels) or [runs]
         _, *described = describe_runs(compared, labels=labels) if len(compared) > 1 else describe_run(compared[0])
         blocks += described  # without its title
@@ -45,6 +44,7 @@ def write_study(study: Study) -> Path:
             blocks += [Heading(f"Apart from these: {arms}"), *tabulate_study(family, labels)]
         alone = {arm: group for arm, group in done.items() if group and not group[0].trains}
         blocks += [Heading("Models measured alone"), _tabulate_alone(alone)] if alone else []
+        blocks += [Heading("Stages"), Table(["arm", "runs finished", "time of all", "most memory"], rows)]
         measured = {arm: group for arm, group in done.items() if group}
         blocks += describe_claims(study.claims, measured) if study.claims else []
         study.out.mkdir(parents=True, exist_ok=True)
