@@ -217,6 +217,8 @@ PREPARED = {
 SEEDS = {"healthy": (0, 1, 2, 3, 4, 5, 9), "healthy_test": (6, 7, 8), "failures": (0, 1, 4, 5, 6, 7, 8, 9, 10, 11)}
 """`healthy` set the thresholds; `healthy_test` are judged by them. A healthy run trains and is measured with 100 times
 this plus the place of its setting: no two runs have the same seed, though their rows overlap."""
+MENDED_ON = (12, 13)
+"""Seeds of the trials of remedies after which remedies were mended; others test them."""
 DEVELOPED = (0, 1, 4, 5, 6, 7)
 """Seeds of failures that were looked at; the others are the test. Rules were developed on 0 and 1; 4 to 7 were the test
 of an earlier table, and 2 and 3 that of one before it, which is thrown away. Healthy runs of seeds 0 to 8, and failures
