@@ -22,7 +22,8 @@ KINDS = {1: ("Better after training", 3), -1: ("Worse after training", 2), 0: ("
 """Samples by the sign of the change: the title, and how many report.md shows."""
 SHOWN_ALONE, COMPARED = 5, 20
 MOST_LETTERS = 12_000_000
-"""Of longer texts a page has the first rows; the run's files have all."""
+"""Of longer texts a page has the first rows, and says which file of the run has all."""
+FILES = {"samples": "samples.jsonl", "training": "completions.jsonl"}
 
 ERROR_KINDS: dict[str, tuple[str, str]] = TEXTS["error kinds"]
 """Name and rule of each kind of wrongly ranked pairs."""
@@ -100,17 +101,21 @@ def describe_errors(run: Run) -> list[Block]:
 
 
 def browse(name: str, rows: Iterable[dict[str, Any]], instead: list[Any]) -> Widget:
-    """Rows for assets/page/samples.js, up to MOST_LETTERS; the fields are those that any of them has."""
-    kept, letters = [], 0
+    """Rows for assets/page/samples.js, up to MOST_LETTERS; the fields are those that any of the shown rows has."""
+    kept, letters, left_out = [], 0, 0
     for row in rows:
-        letters += len(json.dumps(row))
-        if letters > MOST_LETTERS:
-            break
-        kept.append(row)
+        letters += len(json.dumps(row)) if letters <= MOST_LETTERS else 0
+        if letters <= MOST_LETTERS:
+            kept.append(row)
+        else:
+            left_out += 1
     kinds = {key: "number" if isinstance(value, int | float) and not isinstance(value, bool) else "choice"
              for row in kept for key, value in row["values"].items() if value is not None}  # fmt: skip
     fields = [{"key": key, "label": key, "kind": kind} for key, kind in kinds.items()]
-    return Widget("samples", name, {"fields": fields, "rows": kept}, instead)
+    content: dict[str, Any] = {"fields": fields, "rows": kept}
+    if left_out and name in FILES:
+        content["note"] = NOTES["first samples"].format(shown=len(kept), n=len(kept) + left_out, file=FILES[name])
+    return Widget("samples", name, content, instead)
 
 
 def _show_pair(before: dict, after: dict) -> dict[str, Any]:

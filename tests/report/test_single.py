@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rlhf_exp.report import terminal_table, write_report
+from rlhf_exp.report import samples, terminal_table, write_report
 from rlhf_exp.report.curves import CURVES, list_curves
 from rlhf_exp.report.page import Widget
 from rlhf_exp.report.samples import KINDS, describe_samples
@@ -126,6 +126,24 @@ def test_with_samples_false_a_report_holds_no_text_and_says_so(tmp_path, names):
         rows = [*run.samples, *run.errors.get("shown", [])]
         texts = {row[key].strip() for row in rows for key in ("prompt", "completion", "chosen") if key in row}
         assert texts and not [text for text in texts if len(text) > 5 and text in page]
+
+
+def test_a_page_that_cannot_hold_all_samples_says_how_many_it_has_and_which_file_has_all(run_dir, monkeypatch):
+    row = {"id": "a", "step": 1, "sample": 0, "prompt": "p", "completion": "c", "tokens": 1, "reward": 1.0}
+    write_jsonl(run_dir / "completions.jsonl", [row] * 1_200)
+
+    def read_widgets():
+        return [block.content for block in describe_samples(load_run(run_dir)) if isinstance(block, Widget)]
+
+    whole = read_widgets()
+    assert [(len(content["rows"]), "note" in content) for content in whole] == [(24, False), (1_200, False)]
+    monkeypatch.setattr(samples, "MOST_LETTERS", sum(len(json.dumps(row)) for row in whole[0]["rows"][:5]))
+    held_out, training = read_widgets()
+    assert held_out["rows"] == whole[0]["rows"][:5]
+    assert held_out["note"] == "The page has the first 5 of 24; the run folder's samples.jsonl has all."
+    some = len(training["rows"])
+    assert 1 < some < 100
+    assert training["note"] == f"The page has the first {some} of 1,200; the run folder's completions.jsonl has all."
 
 
 BETTER, WORSE, SAME = (title for title, _ in (KINDS[1], KINDS[-1], KINDS[0]))

@@ -4,8 +4,9 @@
 //   fields: [{key, label, kind: "choice" | "number"}],
 //   rows: [{id, prompt, values: {key: value}, sides: [{caption, text, answer, tokens, colours: {name: [number]},
 //           fixed}]}],
-// }  `answer`, `tokens`, `colours` and `fixed` may be missing; `tokens` are the texts of the tokens, in order; a text
-// that is `fixed` is compared with no other.
+//   note,
+// }  `note`, `answer`, `tokens`, `colours` and `fixed` may be missing; `tokens` are the texts of the tokens, in order; a
+// text that is `fixed` is compared with no other.
 
 const FIRST_SHOWN = 10;
 
@@ -156,6 +157,7 @@ WIDGETS.samples = (element, content) => {
     if (step) event.target.closest(".card")?.[step]?.focus();
   };
   tools.append(count);
+  if (content.note) element.append(make("p", { class: "label" }, content.note));
   element.append(tools, list, more);
 
   const openLinked = () => {
