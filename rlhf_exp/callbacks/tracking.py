@@ -2,7 +2,7 @@
 
     with track(cfg, run_dir):      # opens the tracker's run with the whole config, and closes it even after an error
         run(cfg, run_dir)
-    watch(trainer)                 # training logs into that run, on W&B with a table of each rollout
+    watch(trainer)                 # training logs into that run, on W&B and trackio with a table of each rollout
     alert("kl_drift at step 40", "...")
 
 `logging=` switches them on. W&B is offline if there is no key. A tracker that fails prints a line and never ends the
@@ -56,7 +56,8 @@ def watch(trainer: "Trainer", texts: bool = True) -> None:
     and write TRL's arguments into its config.
 
     Args:
-        texts: W&B gets the prompts and completions of training. TRL's `log_completions` would also print them all.
+        texts: W&B and trackio get the prompts and completions of training. TRL's `log_completions` would also print
+            them all.
     """
     from transformers.integrations import TrackioCallback, WandbCallback
 
@@ -66,11 +67,23 @@ def watch(trainer: "Trainer", texts: bool = True) -> None:
         """Its run was opened before training, and is closed after it."""
 
         name: str
+        module: str
+        rollout = 0
 
         def setup(self, *args: Any, **kwargs: Any) -> None:
             self._initialized = True
 
         def on_log(self, *args: Any, **kwargs: Any) -> None:
+            """A rollout that several logged steps learn from is logged once, with the figures of the first."""
+            kwargs["logs"] = logs = dict(kwargs["logs"])
+            if texts and isinstance(trainer, ResumableRollouts) and trainer.rollouts != self.rollout:
+                self.rollout = trainer.rollouts
+                if not trainer.log_completions:
+                    table = sys.modules[self.module].Table
+                    _attempt(
+                        f"{self.name}: a rollout was not logged",
+                        lambda: logs.update(completions=table(**_read_rollout(trainer))),
+                    )
             problem = f"{self.name}: a step was not logged"
             _attempt(problem, lambda: super(Quiet, self).on_log(*args, **kwargs))  # type: ignore[misc]
 
@@ -78,18 +91,10 @@ def watch(trainer: "Trainer", texts: bool = True) -> None:
             """Leaves the run open for the results."""
 
     class RunLogger(Quiet, WandbCallback):
-        name, rollout = "W&B", 0
-
-        def on_log(self, *args: Any, **kwargs: Any) -> None:
-            """A rollout that several logged steps learn from is logged once."""
-            if texts and isinstance(trainer, ResumableRollouts) and trainer.rollouts != self.rollout:
-                self.rollout = trainer.rollouts
-                if not trainer.log_completions:
-                    _attempt("W&B: a rollout was not logged", lambda: _log_rollout(trainer))
-            super().on_log(*args, **kwargs)
+        name, module = "W&B", "wandb"
 
     class TrackioLogger(Quiet, TrackioCallback):
-        name = "trackio"
+        name, module = "trackio", "trackio"
 
     if trainer.pop_callback(WandbCallback) is not None and _find_run() is not None:
         trainer.add_callback(RunLogger())
@@ -160,17 +165,14 @@ def _open_wandb(cfg: Config, run_dir: Path) -> None:
         print(f"W&B run {name}: {where}", flush=True)
 
 
-def _log_rollout(trainer: Any) -> None:
-    """Log a table of the newest rollout, of all processes, from the buffer of TRL's `log_completions`. PPO has an
+def _read_rollout(trainer: Any) -> dict[str, list]:
+    """The table of the newest rollout, of all processes, from the buffer of TRL's `log_completions`. PPO has an
     advantage for each token, which is not in it."""
-    import wandb
-
     logs = trainer._logs
     columns = {"prompt": logs["prompt"], "completion": logs["completion"], **logs["rewards"], **logs["extra"]}
     columns |= {"advantage": logs["advantages"]} if trainer.num_generations > 1 else {}
     rows = zip([trainer.state.global_step] * len(logs["prompt"]), *columns.values(), strict=True)
-    table = wandb.Table(columns=["step", *columns], data=[[_write_cell(cell) for cell in row] for row in rows])
-    wandb.log({"completions": table}, commit=False)  # with the figures of the step
+    return {"columns": ["step", *columns], "data": [[_write_cell(cell) for cell in row] for row in rows]}
 
 
 def _write_cell(cell: Any) -> Any:

@@ -8,6 +8,8 @@ from rlhf_exp.config.compose import compose_config
 
 NAMES = ("WANDB_MODE", "WANDB_LOG_MODEL", "WANDB_API_KEY", "WANDB_PROJECT", "WANDB_DIR", "TENSORBOARD_LOGGING_DIR")
 ACCURACY = {"value": 0.25, "low": 0.2, "high": 0.3}
+SMALL = ["eval.rows=4", "task.baselines=false", "eval.cache_dir=null", "device.threads=1", "max_tokens=24"]
+SMALL += ["task.train_rows=64", "algo.args.max_steps=2", "algo.args.per_device_train_batch_size=16"]
 
 
 @pytest.fixture(autouse=True)
@@ -105,9 +107,7 @@ def test_wandb_gets_the_report_and_its_plots_and_the_model_if_asked(tmp_path, mo
 @pytest.mark.parametrize(("algo", "rollouts"), [("grpo", 2), ("ppo", 1)])
 def test_wandb_gets_a_table_of_each_rollout(tmp_path, command_line, drawn, algo, rollouts):
     pytest.importorskip("wandb", reason="wandb is not installed")
-    small = ["eval.rows=4", "task.baselines=false", "eval.cache_dir=null", "device.threads=1", "max_tokens=24"]
-    small += ["task.train_rows=64", "algo.args.max_steps=2", "algo.args.per_device_train_batch_size=16"]
-    done = command_line(f"algo={algo}", "logging=wandb", *small, f"output_dir={tmp_path}", cwd=tmp_path)
+    done = command_line(f"algo={algo}", "logging=wandb", *SMALL, f"output_dir={tmp_path}", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     tables = [json.loads(path.read_text()) for path in list_media(tmp_path)["table"]]
     assert len(tables) == rollouts and not done.stderr
@@ -150,11 +150,17 @@ def test_a_run_alone_is_named_by_its_settings_and_names_of_the_user_count(tmp_pa
     assert name_run(compose_config(["run.name=mine"]), tmp_path / "00_seed-0") == ("mine_00_seed-0", tmp_path.name)
 
 
-def test_a_trackio_run_has_config_alerts_and_results_and_is_continued(tmp_path, monkeypatch):
+@pytest.fixture
+def trackio(tmp_path, monkeypatch):
+    """Its data are in the test's folder."""
     trackio = pytest.importorskip("trackio", reason="trackio is not installed")
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "data"))  # read when trackio is imported
     monkeypatch.setattr(trackio.utils, "TRACKIO_DIR", tmp_path / "data")
     monkeypatch.setattr(trackio.sqlite_storage, "TRACKIO_DIR", tmp_path / "data")
+    return trackio
+
+
+def test_a_trackio_run_has_config_alerts_and_results_and_is_continued(tmp_path, trackio):
     cfg, folder = compose_config(["logging=trackio", "seed=7"]), tmp_path / "grpo" / "today"
     for step in range(2):
         write_run(folder)
@@ -168,3 +174,15 @@ def test_a_trackio_run_has_config_alerts_and_results_and_is_continued(tmp_path, 
     assert [row["train/reward"] for row in rows if "train/reward" in row] == [0.0, 1.0]
     assert [row["trained/accuracy"] for row in rows if "trained/accuracy" in row] == [0.25, 0.25]
     assert [one["title"] for one in run.alerts()] == ["kl_drift at step 1"] * 2
+
+
+@pytest.mark.slow
+def test_trackio_gets_a_table_of_each_rollout_with_the_figures_of_its_step(tmp_path, trackio, command_line, drawn):
+    done = command_line("logging=trackio", *SMALL, f"output_dir={tmp_path / 'run'}", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (run,) = trackio.Api().runs("rlhf_exp")
+    rows = trackio.sqlite_storage.SQLiteStorage.get_logs("rlhf_exp", run.name, run_id=run.id)
+    logged = [row for row in rows if "train/completions" in row]
+    assert len(logged) == 2 and all("train/reward" in row for row in logged)
+    table = logged[0]["train/completions"]["_value"]
+    assert list(table[0])[:4] == ["step", "prompt", "completion", "outcome"] and table[0]["prompt"].startswith("use ")
