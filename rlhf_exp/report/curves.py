@@ -32,7 +32,8 @@ class Curve(NamedTuple):
     only: str = ""
 
 
-CURVES, RUN_CURVES = ([Curve(**curve) for curve in TEXTS[key]] for key in ("curves", "run_curves"))
+KEYS = ("curves", "held_out_curves", "run_curves")
+CURVES, HELD_OUT_CURVES, RUN_CURVES = ([Curve(**curve) for curve in TEXTS[key]] for key in KEYS)
 COMPONENT = re.compile("rewards/(.+)/mean")
 
 AXES = {"step": "step", "trained_tokens": "tokens trained on", "time_s": "seconds"}
@@ -54,7 +55,7 @@ def plot_run(run: Run) -> list[Plot]:
 def show_curves(groups: dict[str, list[Run]], plots: list[Plot]) -> Widget:
     """The curves of one run, or of several by setting, with `plots` for where no script runs."""
     runs = [run for group in groups.values() for run in group]
-    curves = _list_curves_of(runs[0]) if len(runs) == 1 else list_curves(runs, CURVES)
+    curves = _list_curves_of(runs[0]) if len(runs) == 1 else list_curves(runs, CURVES + HELD_OUT_CURVES)
     axes = {key: label for key, label in AXES.items() if any(key in run.logged for run in runs)}
     if _counts_tokens(runs):
         axes = {"trained_tokens": AXES["trained_tokens"]} | axes
@@ -98,7 +99,7 @@ def _list_curves_of(run: Run) -> list[Curve]:
     """Those of one run; a single component of a reward is the reward itself."""
     components = {key: found[1] for key in run.logged if (found := COMPONENT.fullmatch(key))}
     parts = Curve("components", "Rewards in training, each before its weight", {"reward": components})
-    return [*list_curves([run], CURVES), *list_curves([run], RUN_CURVES), *[parts] * (len(components) > 1)]
+    return [*list_curves([run], CURVES + HELD_OUT_CURVES + RUN_CURVES), *[parts] * (len(components) > 1)]
 
 
 def _counts_tokens(runs: list[Run]) -> bool:

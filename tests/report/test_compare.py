@@ -8,7 +8,7 @@ import pytest
 from rlhf_exp.report import write_report
 from rlhf_exp.report.columns import DIFFERENCE, TRAINED, mean_over_seeds
 from rlhf_exp.report.compare import describe_runs
-from rlhf_exp.report.curves import EACH_RUN, plot_runs
+from rlhf_exp.report.curves import EACH_RUN, plot_runs, show_curves
 from rlhf_exp.report.groups import group_runs
 from rlhf_exp.report.page import Table, Widget
 from rlhf_exp.report.samples import compare_samples
@@ -97,6 +97,14 @@ def test_a_picture_has_a_line_for_each_run_and_of_many_runs_the_means_alone(run_
     for each, lines in ((2, 6), (EACH_RUN, 2)):
         plots = plot_runs({"first": [run] * each, "second": [run] * each})
         assert plots and {len(panel.lines) for plot in plots for panel in plot.panels} == {lines}
+
+
+def test_validation_curves_of_a_comparison_are_drawn_by_the_page_and_not_as_further_pictures(run_dir):
+    groups = {"first": [load_run(run_dir)], "second": [load_run(run_dir)]}
+    plots = plot_runs(groups)
+    units = [chart["unit"] for chart in show_curves(groups, plots).content["charts"] if "alidation" in chart["caption"]]
+    assert units == ["accuracy", "reward", "mean tokens", "cut off", "KL, nats"]
+    assert "validation" not in {plot.name for plot in plots}
 
 
 def test_figures_that_are_not_finite_can_be_compared(sweep, tmp_path, edit):

@@ -12,12 +12,20 @@ const GRID = 400; // points of a curve that several runs share
 const EACH_RUN = 12; // up to so many runs each has its own line
 const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3]];
 
-/** Values of a run against an axis, without those that are missing: {x, y, raw}. */
+/** Values of a run against an axis, without those that are missing: {x, y, raw, kept}. At step 0 nothing is spent. */
 function readCurve(run, metric, axis, weight) {
-  const [places, values] = [run.rows[axis] ?? [], run.rows[metric] ?? []];
+  const values = run.rows[metric] ?? [];
+  const places = (run.rows[axis] ?? []).map((place, i) => place ?? (run.rows.step[i] === 0 ? 0 : null));
   const kept = [...values.keys()].filter((i) => values[i] != null && places[i] != null);
   const raw = kept.map((i) => values[i]);
   return { x: kept.map((i) => places[i]), y: smooth(raw, weight), raw, kept };
+}
+
+/** The ends of the intervals of a curve's points, at each place of `x`: [low, high]; undefined if it has none. */
+function readEnds(run, metric, curve, x) {
+  const ends = run.intervals?.[metric];
+  const at = new Map(curve.x.map((place, i) => [place, curve.kept[i]]));
+  return ends && ["low", "high"].map((end) => x.map((place) => ends[end][at.get(place)] ?? null));
 }
 
 /** Exponential moving average, divided by the weights so far, so that it does not begin at 0. */
@@ -62,33 +70,37 @@ function drawRun(run, chart, state) {
     const spread = (values) => x.map((value) => (at.has(value) ? values[at.get(value)] : null));
     const colour = place;
     if (state.smoothing) lines.push({ label: "", y: spread(curve.raw), colour, width: 1, alpha: 0.3 });
-    const ends = run.intervals?.[metric];
-    const bars = ends && ["low", "high"].map((end) => spread(curve.kept.map((i) => ends[end][i])));
+    const bars = readEnds(run, metric, curve, x);
     lines.push({ label, y: spread(curve.y), colour, dash: 0, width: 2, bars, points: curve.x.length <= 40 });
   });
   return { x, lines };
 }
 
-/** ... and of many runs the first metric: the mean of each setting's runs and the lowest and highest of them. */
+/** ... and of many runs the first metric: the mean of each setting's runs and the lowest and highest of them; of a
+ * setting's only run the ends of its intervals. */
 function drawSettings(content, chart, state) {
   const metrics = chart.series.map(([metric]) => metric);
   const read = content.runs.map((run) => {
     const metric = metrics.find((key) => run.rows[key]);
-    return { run, curve: metric ? readCurve(run, metric, state.axis, state.smoothing) : { x: [], y: [] } };
+    return { run, metric, curve: metric ? readCurve(run, metric, state.axis, state.smoothing) : { x: [], y: [] } };
   });
   const drawn = read.filter(({ run, curve }) => curve.x.length && !state.hidden.has(run.setting));
   const x = joinPlaces(drawn.map(({ curve }) => curve));
   const lines = [];
   content.settings.forEach((label, place) => {
-    const own = drawn.filter(({ run }) => run.setting === place).map(({ curve }) => interpolate(curve, x));
+    const found = drawn.filter(({ run }) => run.setting === place);
+    const own = found.map(({ curve }) => interpolate(curve, x));
     if (!own.length) return;
     const over = (join) => x.map((_, i) => (own.every((y) => y[i] != null) ? join(own.map((y) => y[i])) : null));
     const style = { colour: place % 7, dash: Math.floor(place / 7) % DASHES.length, setting: place };
     if (own.length > 1 && drawn.length <= EACH_RUN) {
       for (const y of own) lines.push({ label: "", y, width: 1, alpha: 0.35, ...style });
     }
-    const band = own.length > 1 && [over((y) => Math.min(...y)), over((y) => Math.max(...y))];
-    lines.push({ label, y: over((y) => y.reduce((a, b) => a + b) / y.length), width: 2, band, ...style });
+    const [{ run, metric, curve }] = found;
+    const spread = () => [over((y) => Math.min(...y)), over((y) => Math.max(...y))];
+    const band = own.length > 1 ? spread() : readEnds(run, metric, curve, x);
+    const points = x.length <= 40 && found.every((one) => one.curve.x.length === x.length);
+    lines.push({ label, y: over((y) => y.reduce((a, b) => a + b) / y.length), width: 2, band, points, ...style });
   });
   return { x, lines };
 }
