@@ -30,13 +30,14 @@ addEventListener("load", async () => {{
 </script>"""
 
 
-def ask(page, question, tmp_path, *, fragment="", size="1280,900"):
+def ask(page, question, tmp_path, *, fragment="", size="1280,900", dark=False):
     """What `question`, the body of an async function in JavaScript, returns on the page; no error may happen on it."""
     copy = page.with_name("asked.html")
     text = page.read_text(encoding="utf-8")
     copy.write_text(text.replace("<body>", "<body>" + ASK.format(question=question)), encoding="utf-8")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
     flags += [f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={size}", "--virtual-time-budget=20000"]
+    flags += [f"--blink-settings=preferredColorScheme={int(not dark)}"]
     command = [CHROMIUM, *flags, "--dump-dom", f"{copy.resolve().as_uri()}{fragment}"]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     answer = re.search(r'<pre id="answer">(.*?)</pre>', shown, re.DOTALL)

@@ -9,7 +9,7 @@ from rlhf_exp.report import write_report
 from rlhf_exp.report.page import Heading, Table, Widget, write_page
 from rlhf_exp.runs.folder import write_json, write_jsonl
 from tests.report.browser import ask, needs_browser
-from tests.report.test_golden import GOLDEN, SEEDS
+from tests.report.test_golden import COMPARISONS, GOLDEN, SEEDS
 from tests.report.test_markup import HOSTILE, write_texts
 
 pytestmark = needs_browser
@@ -160,3 +160,103 @@ def test_a_table_sorts_numbers_with_what_has_none_at_the_end(tmp_path):
         return found;
         """
     assert ask(page, script, tmp_path) == ["cab", "acb", "abc", "cab"]
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Those of a run and of a comparison, whose pictures have no pixels."""
+    folder = tmp_path_factory.mktemp("pages")
+    several = [GOLDEN / name for name in COMPARISONS["mixed"]]
+    return [write_report([GOLDEN / "grpo"], folder / "one"), write_report(several, folder / "several")]
+
+
+def ask_frame(page, question, tmp_path, **attributes):
+    """`ask` about `here`, the document of the page in a frame: of any width, which a window has not, or without
+    scripts."""
+    frame = json.dumps({"srcdoc": page.read_text(encoding="utf-8"), **attributes}).replace("<", "\\u003c")
+    script = f"""
+        const frame = make("iframe", {frame});
+        document.body.append(frame);
+        const find = (selector) => [...frame.contentDocument.querySelectorAll(selector)];
+        const isWhole = () => frame.contentDocument.readyState === "complete";
+        while (!isWhole() || !find("html[data-ready], noscript img").length) await wait(20);
+        const here = frame.contentDocument.documentElement;
+        """
+    return ask(page, script + question, tmp_path)
+
+
+@pytest.mark.parametrize("width", [390, 1920])
+def test_a_page_is_never_wider_than_the_window_and_a_wide_one_has_health_beside_the_verdict(pages, tmp_path, width):
+    question = """
+        find("details").forEach((one) => (one.open = true));
+        const [verdict, health] = find("main > .callout").map((one) => one.getBoundingClientRect());
+        return [frame.contentWindow.innerWidth, here.scrollWidth, verdict.right <= health.left];
+        """
+    style = f"border: 0; width: {width}px; height: 900px"
+    (shown, needed, beside), several = (ask_frame(page, question, tmp_path, style=style) for page in pages)
+    assert (shown, beside) == (width, width > 700) and needed <= width
+    assert several[0] == width and several[1] <= width
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_page_is_as_dark_as_its_reader_wants_it(pages, tmp_path, dark):
+    script = "return ['backgroundColor', 'color'].map((key) => getComputedStyle(document.body)[key].match(/\\d+/g));"
+    ground, text = (sum(map(int, colour)) for colour in ask(pages[0], script, tmp_path, dark=dark))
+    assert (ground < 100 and text > 600) if dark else (ground > 700 and text < 150)
+
+
+def test_without_scripts_a_page_has_its_tables_pictures_and_samples(pages, tmp_path):
+    question = """
+        const count = (selector) => find(selector).filter((one) => one.checkVisibility()).length;
+        return ["table", "noscript img", "noscript .pair"].map(count);
+        """
+    tables, pictures, samples = ask_frame(pages[0], question, tmp_path, sandbox="allow-same-origin")
+    assert tables > 2 and pictures > 5 and samples > 2
+
+
+def test_a_printed_page_has_its_folded_parts_and_no_buttons(pages, tmp_path):
+    script = """
+        const see = () => ["details > p", "details > .scroll", ".tools"].map((what) =>
+          all(what).filter((one) => !one.closest(".tools details") && one.checkVisibility()).length);
+        const before = see();
+        for (const rule of all("style").flatMap((style) => [...style.sheet.cssRules])) {
+          if (rule.media?.mediaText === "print") rule.media.mediaText = "all";
+        }
+        return [before, see(), all("details > p").length];
+        """
+    before, printed, texts = ask(pages[0], script, tmp_path)
+    assert before[0] == 0 < before[2] and printed[0] == texts and printed[1] > before[1] and printed[2] == 0
+
+
+def test_a_table_is_sorted_from_the_keyboard(pages, tmp_path):
+    """Enter clicks a focused button, by the browser."""
+    script = """
+        const heads = all("th .sort");
+        heads[1].focus();
+        const focused = document.activeElement;
+        focused.click();
+        return [focused.tagName, focused === heads[1], heads.every((one) => one.tabIndex === 0),
+                focused.closest("th").ariaSort, all(".scroll").every((one) => one.tabIndex === 0)];
+        """
+    assert ask(pages[1], script, tmp_path) == ["BUTTON", True, True, "descending", True]
+
+
+def test_a_comparison_has_held_out_points_by_setting_with_the_interval_of_a_run_that_is_alone(tmp_path):
+    runs = [shutil.copytree(GOLDEN / name, tmp_path / name) for name in ("grpo", "ppo")]
+    found = ask(
+        write_report(runs, tmp_path / "out"),
+        """
+        const figure = all("#curves figure").find((one) => one.textContent.startsWith("On validation rows"));
+        const over = figure.querySelector(".u-over");
+        const box = over.getBoundingClientRect();
+        over.dispatchEvent(new MouseEvent("mouseenter", {bubbles: true, view: window}));
+        over.dispatchEvent(new MouseEvent("mousemove", {bubbles: true, view: window, clientX: box.left + 2,
+                                                        clientY: box.top + 50}));
+        await wait(100);
+        return [figure.textContent, figure.querySelector(".tip").textContent];
+        """,
+        tmp_path,
+    )
+    assert found[0].startswith("On validation rows, in training (accuracy)")
+    at_start = "0.3125 [0.1416, 0.556]"
+    assert found[1] == f"tokens trained on 0grpo {at_start}ppo {at_start}"
