@@ -100,8 +100,8 @@ STATISTICS: dict[str, Callable[[np.ndarray], Any]] = {
     "until": lambda values: np.argmax(abs(values - values[0]) >= 0.9 * abs(values[-1] - values[0])) / (len(values) - 1),
 }  # fmt: skip
 """`end`: the median of the last tenth; `change`: that minus the median of the first tenth; `variation`: the standard
-deviation of the changes from one logged step to the next; `falls`: the share of these that are below 0; `until`: the share of the logged steps until the series is
-nine tenths of its whole change away from its begin."""
+deviation of the changes from one logged step to the next; `falls`: the share of these that are below 0; `until`: the
+share of the logged steps until the series is nine tenths of its whole change away from its begin."""
 PER = re.compile(r"(\S+) per (\S+)")
 SERIES = re.compile(rf"(?:log10 )?({'|'.join(STATISTICS)}|share) (\S+)(?: ([<>]) (-?[0-9]+\.?[0-9]*(?:e-?[0-9]+)?))?")
 

@@ -110,7 +110,8 @@ def test_one_number_per_run_has_the_intervals_of_student_and_welch():
     ("metric", "number"),
     [
         ("largest x", 8.0), ("smallest x", -1.0), ("mean x", 3.5), ("median x", 3.5), ("end x", 8.0),
-        ("change x", 9.0), ("share x < 0.5", 0.2), ("share x > 6.5", 0.2), ("until x", 1.0), ("variation x", 0.0), ("falls x", 0.0),
+        ("change x", 9.0), ("share x < 0.5", 0.2), ("share x > 6.5", 0.2), ("until x", 1.0), ("variation x", 0.0),
+        ("falls x", 0.0),
         ("log10 largest x", np.log10(8)), ("log10 smallest x", None),
     ],
 )  # fmt: skip

@@ -71,7 +71,8 @@ def test_what_is_typed_follows_the_options_and_keeps_the_folders(read):
     [
         ("stages: {a: {needs: {model.path: b}}, b: {needs: {model.path: a}}}", "stages: a circle, a needs b needs a"),
         ("stages: {sft: {}, b: {needs: {model.path: sftt}}}", "stages.b.needs: no stage sftt; must be one of sft, b;"),
-        ("stages: {a: {nedds: {}}}", "stages.a.nedds: no such key; must be one of needs, seeds, options, apart, against; did"),
+        ("stages: {a: {nedds: {}}}",
+         "stages.a.nedds: no such key; must be one of needs, seeds, options, apart, against; did"),
         ("titel: x\nstages: {a: {}}", "titel: no such key; must be one of title, claims, seeds, options, stages; did"),
         ("seeds: [-1]\nstages: {a: {}}", "seeds=[-1]: must be a list, each a whole number >= 0"),
         ("seeds: []\nstages: {a: {}}", "seeds: must name at least one"),
