@@ -19,7 +19,7 @@ from transformers import TrainingArguments
 from rlhf_exp import processes
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
-from rlhf_exp.diagnose import diagnose
+from rlhf_exp.diagnose import diagnose_run
 from rlhf_exp.errors import FAILED, ConfigError, Stop, name_error, printable, read_message, say
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator, Validation
 from rlhf_exp.experiment import Experiment
@@ -29,7 +29,6 @@ from rlhf_exp.preflight import run_preflight
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.folder import RunFolder, read_record, write_json
-from rlhf_exp.runs.forecast import compare_with_like
 from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.runs.stopping import StopSignals, describe_stop
@@ -233,11 +232,7 @@ def push_command(cfg: Config, run_dir: Path) -> str:
 
 def _write_report(folder: RunFolder) -> None:
     """Write the findings and the report from what the folder holds, also for a failed run."""
-    run = load_run(folder.path)
-    room = run.info.get("context_room")
-    report = diagnose(run.metrics, run.evaluation, run.config, room, run.samples)
-    report["changed"] += compare_with_like(run)
-    write_json(folder.path / "diagnosis.json", report)
+    write_json(folder.path / "diagnosis.json", diagnose_run(load_run(folder.path)))
     write_report([folder.path], folder.path)
 
 
