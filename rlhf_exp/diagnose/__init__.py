@@ -137,6 +137,7 @@ def _describe(
         "evidence": finding.evidence,
         "cause": finding.cause,
         "remedy": choose_remedy(run.config, remedies),
+        "sureness": {"text": "no level applies: it accuses nobody, and no score of healthy runs judges it"},
     }
     if of.severity != "info":
         described["score"] = finding.score if finding.score != float("inf") else None
