@@ -26,7 +26,7 @@ help: ## list the targets
 run: $(INSTALLED) ## the main job, GRPO on Countdown: measure, train, measure again, report
 	$(PY) -m rlhf_exp algo=grpo task=countdown $(ARGS)
 
-test: $(INSTALLED) ## every test but those of test-learning and test-engines, two at a time
+test: $(INSTALLED) ## every test but those of test-learning, test-engines and test-slurm, two at a time
 	$(PYTEST) -m "not learning and not engines" $(ARGS)
 
 test-learning: $(INSTALLED) ## what takes long: what each algorithm learns, that long runs agree, the experiments' dry runs
@@ -68,7 +68,7 @@ pip-audit: $(INSTALLED) ## known vulnerabilities of the packages in the three lo
 	    echo "make pip-audit: $$lock: $$(tail -n 1 $(VENV)/pip-audit.txt)" >&2; \
 	done; exit $$failed
 
-compare: study-comparison_tiny ## nine methods at equal training tokens, a reward model in the grader's place, and one report
+compare: study-comparison_tiny ## eight methods at equal training tokens, a reward model in the grader's place, and one report
 
 noise: study-noise ## how far eight samplings of the start model lie apart
 

@@ -19,8 +19,8 @@ USAGE = Path(__file__).parent / "assets" / "usage.txt"
 
 
 def main() -> int:
-    """Run what the command line asks for, an experiment or another command; returns the exit status. Of several
-    processes each does so, and rank 0 alone prints."""
+    """Run what the command line asks for, an experiment or another command; returns the exit status. With
+    several processes each runs it, and only rank 0 prints."""
     if len(sys.argv) > 1 and sys.argv[1] in COMMANDS:
         return import_module(COMMANDS[sys.argv[1]]).main(sys.argv[2:])
     with nullcontext() if processes.is_main() else redirect_stdout(open(os.devnull, "w")):

@@ -9,6 +9,7 @@ import shlex
 import time
 import traceback
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from transformers import TrainingArguments
 from rlhf_exp import processes
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
-from rlhf_exp.diagnose import diagnose
-from rlhf_exp.errors import FAILED, ConfigError, Stop, name_error, printable, read_message, say
+from rlhf_exp.diagnose import diagnose_run
+from rlhf_exp.diagnose.signals import Signals
+from rlhf_exp.errors import FAILED, ConfigError, NonFiniteLoss, Stop, name_error, printable, read_message, say
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator, Validation
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_libraries
@@ -29,10 +31,9 @@ from rlhf_exp.preflight import run_preflight
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.folder import RunFolder, read_record, write_json
-from rlhf_exp.runs.forecast import compare_with_like
 from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows
 from rlhf_exp.runs.load import load_run
-from rlhf_exp.runs.stopping import StopSignals, describe_stop
+from rlhf_exp.runs.stopping import StopSignals, describe_restart, describe_stop
 from rlhf_exp.sample.draw import sample
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
@@ -67,7 +68,7 @@ def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
 
 def _end(cfg: Config, folder: RunFolder, signals: StopSignals, error: BaseException) -> int:
     """Close the record of a run that did not finish; returns the exit status of a signal, and raises any other error.
-    After a signal it is said how to resume."""
+    It is said how to go on after a signal, and after what is not finite."""
     cause = _find_failed_rank(folder.path)
     if not processes.is_main() and not isinstance(error, KeyboardInterrupt):
         _record_failed_rank(folder, error)
@@ -86,6 +87,10 @@ def _end(cfg: Config, folder: RunFolder, signals: StopSignals, error: BaseExcept
         signals.are_ignored = processes.count() > 1  # torchrun now ends all ranks
         folder.finish("failed", cause or f"{type(error).__name__}: {read_message(error)}")
         _report_what_there_is(folder)
+        if isinstance(error, NonFiniteLoss):
+            lower = [Signals([], {}, asdict(cfg), None, []).lower_rate(4)]
+            lower += ["model.init=null"] * (cfg.model.init is not None)
+            print(f"\n{describe_restart(folder.path, lower)}", flush=True)
         if cause:
             raise RuntimeError(cause) from error
     raise error
@@ -233,11 +238,7 @@ def push_command(cfg: Config, run_dir: Path) -> str:
 
 def _write_report(folder: RunFolder) -> None:
     """Write the findings and the report from what the folder holds, also for a failed run."""
-    run = load_run(folder.path)
-    room = run.info.get("context_room")
-    report = diagnose(run.metrics, run.evaluation, run.config, room, run.samples)
-    report["changed"] += compare_with_like(run)
-    write_json(folder.path / "diagnosis.json", report)
+    write_json(folder.path / "diagnosis.json", diagnose_run(load_run(folder.path)))
     write_report([folder.path], folder.path)
 
 

@@ -77,7 +77,7 @@ def connect(timeout_s: float, use_cpu: bool) -> None:
 
 
 def leave(status: int) -> int:
-    """The exit status. Of several processes this one ends here, and closes the group first if all went well; after an
+    """The exit status. One of several processes ends here, and closes the group first if all went well; after an
     error or a signal other ranks may be gone. Python's own end is left out: now and then gloo's threads abort it after
     all is done, and torchrun would call the run failed. After a signal or an alarm rank 0 still writes its report,
     which torchrun would cut off if another rank ended with an error."""

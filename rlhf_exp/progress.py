@@ -18,8 +18,8 @@ CURSOR_UP = "\x1b[A"  # tqdm's, to draw one bar below another
 
 
 def progress(total: int, title: str | None, unit: str, leave: bool = False) -> "tqdm[None]":
-    """A bar on stderr, which stays there at the end if `leave`; without a title none. Of several processes each draws
-    its own, and rank 0 alone writes lines."""
+    """A bar on stderr, which stays there at the end if `leave`; without a title none. With several processes each
+    draws its own bar, and only rank 0 writes lines."""
     if sys.stderr.isatty():
         return tqdm(total=total, desc=title, unit=unit, leave=leave, dynamic_ncols=True, disable=title is None)
     hidden = title is None or not processes.is_main()

@@ -119,7 +119,7 @@ class SaveAndStop(TrainerCallback):
         self._signals.may_wait = True
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Of several processes each may get the signal at another step, and all save after the same one."""
+        """With several processes each may get the signal at another step; all save after the same one."""
         self._signals.received = max(processes.gather(self._signals.received), key=lambda found: found or 0)
         if self._signals.received or self._signals.alarm:
             control.should_save = True

@@ -198,6 +198,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_a_line_and_a_readable_folde
     line = done.stderr.strip().splitlines()[-1]
     assert line.startswith("rlhf_exp: failed: NonFiniteLoss: "), done.stderr
     assert "try a lower algo.args.learning_rate" in line
+    assert "There is no checkpoint to go on from. Start anew with: algo.args.learning_rate=0.001" in done.stdout
     record = json.loads((workplace / "nonfinite" / "run.json").read_text())
     assert record["status"] == "failed" and "NonFiniteLoss" in record["error"]
     for name in ("metrics.jsonl", "evaluation.json", "report.html"):

@@ -32,7 +32,7 @@ Rows = list[dict[str, Any]]
 
 
 class Alarms(TrainerCallback):
-    """Comes after the writer of the metrics. Of several processes rank 0 looks, and all learn whether to stop."""
+    """Comes after the writer of the metrics. With several processes rank 0 looks, and tells all whether to stop."""
 
     def __init__(self, run_dir: Path, find: Callable[[Rows], Rows], monitor: Monitor, signals: StopSignals) -> None:
         self._run_dir, self._find, self._monitor, self._signals = run_dir, find, monitor, signals

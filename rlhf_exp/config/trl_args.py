@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def build_args(cfg: Config) -> "TrainingArguments":
     """The TRL config object for `cfg`; for another machine without the arguments that look for its GPU and DeepSpeed
-    here. Of several processes the group must be open (`processes.connect`), since TRL's arguments look for it.
+    here. With several processes the group must be open (`processes.connect`), since TRL's arguments look for it.
 
     Raises:
         ConfigError: a GPU is missing, or TRL itself refuses the arguments.

@@ -1,5 +1,6 @@
 """Names what went wrong in a run: metrics, evaluation and config in, findings with evidence and a remedy out.
 
+    diagnose_run(load_run(folder))                  # as diagnosis.json holds it
     diagnose(metrics, evaluation, config)
     ->  {"findings": [{"name": "kl_drift", "severity": "warning", "steps": [120, 300], "evidence": "...",
                        "cause": "...", "remedy": "algo.args.beta=0.1", "score": 2.1, "sureness": {"text": ...}}],
@@ -11,6 +12,7 @@ A new finding is one function in a file of rules/ (rule.py says what it returns)
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from rlhf_exp.config.checks import apply, choose_remedy, join_remedies
@@ -20,6 +22,20 @@ from rlhf_exp.diagnose.changes import list_changes
 from rlhf_exp.diagnose.rule import SEVERITIES, Finding, Rule
 from rlhf_exp.diagnose.rules import RULES
 from rlhf_exp.diagnose.signals import Signals
+from rlhf_exp.runs.forecast import compare_with_like
+from rlhf_exp.runs.load import Run
+
+
+def diagnose_run(
+    run: Run, calibration: Calibration | None = None, outputs: Sequence[dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """`diagnose` of a run's folder, whose time and memory are compared with those of the last like run.
+
+    Args:
+        outputs: of `list_outputs`, for many runs.
+    """
+    report = diagnose(run.metrics, run.evaluation, run.config, run.info.get("context_room"), run.samples, calibration)
+    return report | {"changed": [*report["changed"], *compare_with_like(run, outputs)]}
 
 
 def diagnose(
@@ -121,6 +137,7 @@ def _describe(
         "evidence": finding.evidence,
         "cause": finding.cause,
         "remedy": choose_remedy(run.config, remedies),
+        "sureness": {"text": "no level applies: it accuses nobody, and no score of healthy runs judges it"},
     }
     if of.severity != "info":
         described["score"] = finding.score if finding.score != float("inf") else None

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_exp.commands import parse_flags, run_command
-from rlhf_exp.diagnose import diagnose
+from rlhf_exp.diagnose import diagnose, diagnose_run
 from rlhf_exp.diagnose.calibration import Calibration, load_calibration
 from rlhf_exp.diagnose.foreign import guess_algo, read_trl, read_wandb
 from rlhf_exp.errors import ConfigError, printable
 from rlhf_exp.runs.folder import write_json
+from rlhf_exp.runs.forecast import list_outputs
 from rlhf_exp.runs.load import find_runs, load_run, refusing_damage
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp diagnose", description=__doc__.splitlines()[2], allow_abbrev=False)
@@ -37,7 +38,8 @@ def _work(arguments: list[str]) -> None:
     if not (args.dirs or args.trl or args.wandb):
         raise ConfigError(["nothing to diagnose; name a run's folder, --trl FILE or --wandb FILE"])
     own = load_calibration(args.calibration) if args.calibration else None
-    found = {path: _diagnose_folder(path, own) for folder in args.dirs for path in find_runs(folder)}
+    outputs = list_outputs()
+    found = {path: _diagnose_folder(path, own, outputs) for folder in args.dirs for path in find_runs(folder)}
     if args.write:
         for path, report in found.items():
             write_json(path / "diagnosis.json", report)
@@ -47,12 +49,12 @@ def _work(arguments: list[str]) -> None:
         print(printable("\n".join(_tell(path, report))))
 
 
-def _diagnose_folder(path: Path, own: Calibration | None) -> dict[str, Any]:
+def _diagnose_folder(path: Path, own: Calibration | None, outputs: list[dict[str, Any]]) -> dict[str, Any]:
     run = load_run(path)
     if not run.metrics and not run.evaluation or "algo" not in run.config:
         raise ConfigError([f"{path}: nothing to diagnose in it: no metrics.jsonl, no evaluation.json or no config"])
     with refusing_damage(path):
-        return diagnose(run.metrics, run.evaluation, run.config, run.info.get("context_room"), run.samples, own)
+        return diagnose_run(run, own, outputs)
 
 
 def _diagnose_log(path: Path, metrics: list[dict[str, Any]], own: Calibration | None) -> dict[str, Any]:

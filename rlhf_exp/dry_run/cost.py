@@ -49,7 +49,7 @@ def estimate_memory(
     process, since sampling and measuring gather them (models/scoring.py).
 
     Args:
-        prompt, row: tokens of a prompt, and of the longest training row: its prompts and its answers, padded.
+        prompt, row: tokens of the longest prompt and training row: its prompts and its answers, padded.
     """
     width, of_algo = torch.finfo(model.dtype).bits // 8, cfg.algo.row
     weights = count_weight_bytes(cfg, model, width)

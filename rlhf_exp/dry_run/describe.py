@@ -137,7 +137,7 @@ def _describe_memory(
     """What `judge_memory` says, and the lines with the figures of each phase."""
     if model is None:
         return (UNKNOWN, "the model's shape is not known", ""), []
-    phases = estimate_memory(cfg, args, model, trained, lengths.prompt, lengths.longest)
+    phases = estimate_memory(cfg, args, model, trained, lengths.longest_prompt, lengths.longest)
     needed = {phase: sum(parts.values()) for phase, parts in phases.items()}
     left_out = "the libraries and vLLM" if cfg.algo.args.get("use_vllm") else "the libraries"
     largest = max(needed, key=needed.__getitem__)

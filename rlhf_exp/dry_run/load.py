@@ -45,8 +45,9 @@ class Lengths(NamedTuple):
     """Mean of each answer."""
     bound: str
     longest: float
-    """The longest row, with its prompts: others are padded to it, and a pair to twice its longer half. Rows that are
-    sampled are trained without their padding (trainers/trimmed.py): the mean prompt and the budget."""
+    """The longest row, with its prompts: others are padded to it, and a pair to twice its longer half. Of rows that are
+    sampled the longest prompt and the budget: a batch may be one group."""
+    longest_prompt: float
 
     @property
     def row(self) -> float:
@@ -118,13 +119,14 @@ def measure_lengths(cfg: Config, tokenizer: Any, task: Task | None) -> Lengths:
     sample = [] if task is None else (task.train or task.eval)[:SAMPLE_ROWS]
     given = [tuple(row[name] for name in names if name in row) for row in sample]
     counts = measure(tokenizer, [row["prompt"] for row in sample], given) if sample else []
-    prompt = fmean([tokens.prompt for tokens in counts] or [0])
+    prompts = [tokens.prompt for tokens in counts] or [0]
+    prompt, most = fmean(prompts), max(prompts)
     if not any(given):
         answers = [float(cfg.max_tokens)] * max(1, len(names))
-        return Lengths(prompt, answers, " at most", len(answers) * prompt + sum(answers))
+        return Lengths(prompt, answers, " at most", len(answers) * most + sum(answers), most)
     longest = max(tokens.prompt + max(tokens.answers) for tokens in counts)
     means = [fmean(column) for column in zip(*(tokens.answers for tokens in counts), strict=True)]
-    return Lengths(prompt, means, "", len(names) * longest)
+    return Lengths(prompt, means, "", len(names) * longest, most)
 
 
 def _unless_offline(load: Callable[[], Any], path: str, what: str, unchecked: list[str]) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from random import Random
-from statistics import correlation, fmean
+from statistics import correlation, fmean, mode
 from typing import Any
 
 import numpy as np
@@ -163,11 +163,12 @@ def verifier_determinism(bench: Bench) -> Check:
     for value in values.values():
         first, again = value(texts), value([texts[i] for i in order])
         others |= {i for i, one in zip(order, again, strict=True) if first[i] != one}
-    changed = len(others)
-    said = f"{changed} of {len(texts)} texts get other {' or '.join(values)} the second time, in another order"
+    changed, share = len(others), wilson(len(others), len(texts))
+    said = f"{changed} of {len(texts)} texts, {percent(share)}, get other {' or '.join(values)} the second time, in"
+    said += " another order"
     said = said if values else "there is no grader, and no reward that a model does not give"
     status: Any = "failed" if changed else "passed" if values else "skipped"
-    return Check("verifier_determinism", status, said, {"changed": changed, "n": len(texts)})
+    return Check("verifier_determinism", status, said, {"changed": changed, "n": len(texts), "share": share})
 
 
 def reward_reachability(bench: Bench) -> Check:
@@ -177,13 +178,18 @@ def reward_reachability(bench: Bench) -> Check:
     is_control = {reward for reward, weight in weights.items() if weight} == {"constant"}
     start, gold = [*chain(*bench.rewards.values())], bench.reward(bench.texts.get(RIGHT, []))
     every = [*start, *gold, *(value for texts in bench.attacks.values() for value in bench.reward(texts))]
-    figures = {"start": len({*start}), "gold": len({*gold}), "all": len({*every})}  # different values
+    groups = [*bench.rewards.values()] or [[value] for value in every]
+    usual = mode(chain(*groups))
+    other = share_interval([fmean(value != usual for value in group) for group in groups], max(map(len, groups)))
+    figures: dict[str, Any] = {"start": len({*start}), "gold": len({*gold}), "all": len({*every})}  # different values
+    figures["other"], told = other, f"{percent(other)} earn other than the most frequent, {usual:g}"
     if len({*(start or every)}) > 1:
-        return Check(name, "passed", f"rewards from {min(every):g} to {max(every):g}", figures)
+        return Check(name, "passed", f"rewards from {min(every):g} to {max(every):g}; {told}", figures)
     if len({*every}) > 1:
-        said = f"all {len(start)} completions of the start model earn {start[0]:g}, other texts other rewards"
-        return Check(name, "warned", said, figures, _teach_first(bench))
+        said = f"all {len(start)} completions of the start model earn {start[0]:g} ({told}), other texts other rewards"
+        return Check(name, "warned", said + _tell_ways(ways := _teach_first(bench)), figures, [*ways])
     said = f"all {len(every)} texts earn {every[0]:g}{', right answers too' * bool(gold)}{' (a control)' * is_control}"
+    said += f"; {told}"
     return Check(name, "failed" if gold and not is_control else "warned", said, figures, _reward_outcome(bench))
 
 
@@ -238,7 +244,7 @@ def variance(bench: Bench) -> Check:
     if spread["low"] is not None:  # Student's t interval of a mean that is never below 0
         spread = as_interval(spread["value"], max(0.0, spread["low"]), spread["high"])
     said = f"rewards of a prompt's completions have a standard deviation of {number('.3g')(spread)}"
-    return _warn("variance", spread["value"] == 0, said, {"std": spread}, _teach_first(bench))
+    return _warn("variance", spread["value"] == 0, said, {"std": spread}, [*_teach_first(bench)])
 
 
 def training_signal(bench: Bench) -> Check:
@@ -251,9 +257,10 @@ def training_signal(bench: Bench) -> Check:
     share, is_bound = expect_signal([sum(row) for row in right], [len(row) for row in right], size)
     never = not any(map(any, right))
     said = f"{'at most ' * is_bound}{percent(share)} of groups of {size} will hold right and wrong completions"
+    remedy = [f"algo.args.num_generations={2 * size}"]
     if never:
-        said = f"the start model is right on none of {sum(map(len, right))} completions; {said}"
-    remedy = _teach_first(bench) if never else [f"algo.args.num_generations={2 * size}"]
+        remedy = [*(ways := _teach_first(bench))]
+        said = f"the start model is right on none of {sum(map(len, right))} completions; {said}{_tell_ways(ways)}"
     is_low = never or (share["high"] or 0) < ENOUGH
     return _warn("training_signal", is_low, said, {"share": share, "G": size}, remedy)
 
@@ -277,12 +284,19 @@ def _warn(name: str, is_sick: bool, said: str, figures: dict[str, Any], remedy: 
     return Check(name, "warned" if is_sick else "passed", said, figures, list(remedy))
 
 
-def _teach_first(bench: Bench) -> list[str]:
-    """What makes rewards differ where the start model never succeeds."""
+def _teach_first(bench: Bench) -> dict[str, str]:
+    """What makes rewards differ where the start model never succeeds: overrides, each with what it does."""
     cfg = bench.experiment.cfg
     graded = REWARDS["graduated"].is_readable(cfg.task) and "graduated" not in cfg.reward.weights
     shown = getattr(cfg.task, "demonstrates", False) and bench.experiment.task.grade is not None
-    return ["algo=sft"] * shown + ["reward=graduated"] * graded
+    ways = {"algo=sft": "demonstrations first, then model.path=RUN/model"} if shown else {}
+    ways |= {"reward=graduated": "a graded reward"} if graded else {}
+    return ways | dict.fromkeys(cfg.task.easier, "easier rows")
+
+
+def _tell_ways(ways: dict[str, str]) -> str:
+    named = [f"{override} ({what})" for override, what in ways.items()]
+    return f"; what helps: {', '.join(named + ['easier rows'] * ('easier rows' not in ways.values()))}"
 
 
 def _reward_outcome(bench: Bench) -> list[str]:

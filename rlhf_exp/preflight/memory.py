@@ -54,7 +54,7 @@ def estimate_peaks(experiment: Experiment, phase: str | None = None) -> dict[str
         vars(args).update(of_args)
         row -= (cfg.max_tokens - changed.max_tokens) * cfg.algo.row.online
         model, trained = build_on_meta(changed, deepcopy(experiment.model.config))
-        phases = estimate_memory(changed, args, model, trained, lengths.prompt, row)
+        phases = estimate_memory(changed, args, model, trained, lengths.longest_prompt, row)
         found[change] = max(sum(parts.values()) for name, parts in phases.items() if phase in (name, None))
     return {change: found[change] for change in sorted(found, key=found.__getitem__)
             if not change or found[change] < found[""]}  # fmt: skip

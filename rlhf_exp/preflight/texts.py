@@ -43,7 +43,7 @@ def check_answers(experiment: Experiment) -> list[Check]:
     encoded = [encode_row(tokenizer, row["prompt"], *(row[name] for name in names)) for row in rows]
     sizes, most = [len(prompt) + max(map(len, answers)) for prompt, *answers in encoded], args.get("max_length")
     cut = sum(most is not None and size > most for size in sizes)
-    said = f"{cut} of {len(rows)} rows are longer than algo.args.max_length={show(most)}, and lose their end"
+    said = f"{cut} of the first {len(rows)} rows are longer than algo.args.max_length={show(most)}, and lose their end"
     longer = [f"algo.args.max_length={max(sizes)}"]
     found = [Check("max_length", "warned" if cut else "passed", said, {"cut": cut}, longer)]
     ends, answers = list_ends(experiment), [answer for _, *answers in encoded for answer in answers]
@@ -52,8 +52,8 @@ def check_answers(experiment: Experiment) -> list[Check]:
     checks = (is_chat_template_stop_token_trained, is_chat_template_prefix_preserving)
     facts = {} if tokenizer.chat_template is None else {check.__name__: check(tokenizer) for check in checks}
     masked = args.get("assistant_only_loss") and not facts.get(checks[0].__name__, True)
-    said = f"{endless} of {len(answers)} answers end without an end token, and {moved} of {len(rows)} prompts change"
-    said += " once an answer follows" + ("; the template leaves the end token out of the loss" if masked else "")
+    said = f"{endless} of {len(answers)} answers end without an end token, and {moved} of the first {len(rows)} prompts"
+    said += " change once an answer follows" + ("; the template leaves the end token out of the loss" if masked else "")
     status: Any = "failed" if endless or masked else "warned" if moved else "passed"
     return [*found, Check("stop_token", status, said, {"endless": endless, "moved": moved} | facts)]
 
@@ -101,7 +101,7 @@ def rank_pairs(model: Model, tokenizer: Any, rows: list[Row]) -> Check:
         chosen, rejected = (states[j, len(prompt) - 1 :][: len(ids)].mean(0) for j, ids in enumerate(answers))
         scores[row.get("id", i)] = float(chosen @ rejected - chosen @ chosen)
     worst, above = sorted(scores, key=scores.__getitem__, reverse=True)[:SHOWN], sum(s > 0 for s in scores.values())
-    said = f"of {len(scores)} pairs {above} have a CHES score above 0, so that dpo may lower both of their answers"
+    said = f"of the first {len(scores)} pairs {above} have a CHES score above 0, so that dpo may lower both answers"
     figures = {"above_0": above, "pairs": len(scores), "worst": {name: scores[name] for name in worst}}
     return Check("pairs_that_displace", "warned" if 2 * above > len(scores) else "passed", said, figures)
 

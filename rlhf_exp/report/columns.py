@@ -204,6 +204,16 @@ def _outcome(name: str) -> Column:
     return Column(name, read, percent, points, after, before, SHARES)
 
 
+def _read_used(run: Run) -> Interval | None:
+    """Of the budget of a completion."""
+    share = at("trained", "utilisation")(run.evaluation)
+    return None if share is None else exact(share)
+
+
+def _read_used_by_row(run: Run) -> ByRow:
+    return {row: tokens / run.info["max_tokens"] for row, tokens in LENGTH(run).items()}
+
+
 def _cost(name: str, spec: str, path: str, per_update: bool = False) -> Column:
     """A value in run.json, of a run that trained."""
 
@@ -236,9 +246,11 @@ KL = _figure("KL", "trained.kl.mean", DIVERGENCE, number(".2f"), LEVELS, start=D
 TRUNCATION = _figure("truncated", "trained.truncation_rate", CUT, start=CUT_BEFORE, write_difference=points)
 LENIENT = _figure("lenient accuracy", "trained.lenient_accuracy", LENIENTLY, start=LENIENT_BEFORE,
                   write_difference=points)  # fmt: skip
+USED = Column("budget used", _read_used, percent, rows=_read_used_by_row, kind=SHARES)
+"""Shown where budgets differ."""
 PARTIAL, FAILED = _outcome("partial"), _outcome("failed")
 
-MEASURED = (DIFFERENCE, TRAINED, BASELINE, IMPLICIT, WIN_RATE, REWARD, TOKENS, KL)
+MEASURED = (DIFFERENCE, TRAINED, BASELINE, LENIENT, IMPLICIT, WIN_RATE, REWARD, TOKENS, KL)
 """Of one run, and over seeds; the difference first, which a narrow screen shows."""
 
 SHORT = (DIFFERENCE, TRAINED, WIN_RATE, REWARD, KL)

@@ -19,7 +19,16 @@ from rlhf_exp.report.baselines import compare_baselines
 from rlhf_exp.report.columns import Column, fill, join_notes, list_columns, mean_over_seeds
 from rlhf_exp.report.curves import plot_runs, show_curves
 from rlhf_exp.report.grid import describe_grid, list_differences
-from rlhf_exp.report.groups import Groups, UnknownSetting, find_shared, gather, group_runs, keep_measured, sort_runs
+from rlhf_exp.report.groups import (
+    Groups,
+    UnknownSetting,
+    find_shared,
+    find_varied,
+    gather,
+    group_runs,
+    keep_measured,
+    sort_runs,
+)
 from rlhf_exp.report.learning import describe_learning
 from rlhf_exp.report.page import NOTES, Block, Callout, Figures, Heading, Table, Text, footnote
 from rlhf_exp.report.plots import plot_accuracy
@@ -61,15 +70,15 @@ def describe_runs(runs: list[Run], named: str | None = None, labels: dict[Path, 
     return [*blocks, Text("In brackets: 95% intervals over the held-out rows.")]
 
 
-def tabulate_study(runs: list[Run], labels: dict[Path, str] | None = None) -> list[Block]:
-    """A row per setting, with its seeds and the main figures over them, and what the tests say; `labels` as in
-    `describe_runs`."""
+def tabulate_study(runs: list[Run], labels: dict[Path, str] | None = None, named: str | None = None) -> list[Block]:
+    """A row per setting, with its seeds and the main figures over them, and what the tests say; `labels` and `named` as
+    in `describe_runs`."""
     runs = sort_runs(runs)
     measured = keep_measured(_rank(gather(runs, labels) if labels else group_runs(runs)))
     alone = describe_noise(runs)
     if not measured:
         return alone or [Text("No run was measured.")]
-    tests = pairwise.run_figures(measured)
+    tests = pairwise.run_figures(measured, named)
     about = pairwise.find_about(measured, tests)
     table = _table(measured, _choose(columns.SHORT, about, measured))
     collapsed = pairwise.describe_collapsed(measured, columns.TRAINED)
@@ -123,7 +132,7 @@ def _describe_results(measured: Groups, tests: dict[str, pairwise.Tests]) -> lis
 
 
 def _describe_tests(measured: Groups, tests: dict[str, pairwise.Tests]) -> list[Block]:
-    """Trivial policies, tests, aggregates and costs."""
+    """Sampling baselines, tests, aggregates and costs."""
     runs, about = _flatten(measured), pairwise.find_about(measured, tests)
     blocks = compare_baselines(measured) + pairwise.tabulate_tests(tests, [*list(tests)[:1], "reward", *about])
     blocks += pairwise.describe_aggregates(measured, columns.TRAINED)
@@ -136,6 +145,7 @@ def _describe_tests(measured: Groups, tests: dict[str, pairwise.Tests]) -> list[
 def _choose(usual: Sequence[Column], about: list[str], measured: Groups) -> list[Column]:
     """The usual columns, and after the accuracies those that the settings' differences are about."""
     further = [columns.TESTED[name] for name in about if columns.TESTED[name] not in usual]
+    further += [columns.USED] if "max_tokens" in find_varied(measured) else []
     accuracies = columns.DIFFERENCE, columns.TRAINED, columns.BASELINE
     place = 1 + max(usual.index(column) for column in accuracies if column in usual)
     return list_columns(_flatten(measured), [*usual[:place], *further, *usual[place:]])

@@ -49,7 +49,8 @@ def list_differences(measured: Groups) -> list[Block]:
     rows = []
     for key in find_varied(measured):
         values = [write_name(config.get(key)) or "-" for config in configs.values()]
-        rows.append([key, *(values if len(configs) <= MANY else [", ".join(dict.fromkeys(values))])])
+        if any(value != "-" for value in values):  # facts of a run that are no key of its config
+            rows.append([key, *(values if len(configs) <= MANY else [", ".join(dict.fromkeys(values))])])
     head = ["key", *(configs if len(configs) <= MANY else ["values"])]
     return [Table(head, rows, "What differs between the configs of these settings")] if rows else []
 

@@ -261,7 +261,7 @@ def write_power(column: Column, contrasts: Collection[Contrast]) -> str:
 
 def write_size(column: Column, size: float) -> str:
     """A difference without a sign; in words if no two shares can differ so much."""
-    return "no difference" if column.write is percent and size > 1 else column.write_difference(size).lstrip("+")
+    return "more than 100 points" if column.write is percent and size > 1 else column.write_difference(size).lstrip("+")
 
 
 def _list_tiers(trained: Scores, gains: Scores, bounded: bool) -> list[list[str]]:

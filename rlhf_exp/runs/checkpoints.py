@@ -66,7 +66,7 @@ def read_step(path: Path) -> int:
 
 
 def name_of_rank(name: str) -> str:
-    """Of several processes each has its own progress: `progress.json` of rank 0, `progress-1.json` of rank 1."""
+    """Each of several processes has its own progress: `progress.json` of rank 0, `progress-1.json` of rank 1."""
     path = Path(name)
     return name if processes.is_main() else f"{path.stem}-{processes.rank()}{path.suffix}"
 

@@ -40,8 +40,8 @@ COUNTED = {"steps": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": {}
 
 
 def write_text(path: Path, text: str, any_rank: bool = False) -> None:
-    """Write a file atomically: a reader sees the old one or the new one, never a part. Of several processes only rank 0
-    writes, here and below, unless `any_rank`."""
+    """Write a file atomically: a reader sees the old one or the new one, never a part. With several processes only rank
+    0 writes, here and below, unless `any_rank`."""
     if not (processes.is_main() or any_rank):
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

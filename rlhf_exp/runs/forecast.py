@@ -4,7 +4,7 @@ found = find_like(flatten(asdict(cfg)))          # the record of a finished run,
 compare_with_like(load_run(folder))              # ["a step took 2.1 s, 3.0 times as long as in outputs/..."]
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,30 +26,38 @@ FAR = 1.5
 machine that was busy is the usual cause of a time."""
 
 
-def find_like(config: Mapping[str, Any], besides: Path | None = None) -> tuple[str, dict[str, Any]] | None:
+def list_outputs() -> list[dict[str, Any]]:
+    """The runs below `outputs/`, the one that began last at the end."""
+    try:
+        return list_runs(OUTPUTS)
+    except ConfigError:  # there is none
+        return []
+
+
+def find_like(
+    config: Mapping[str, Any], before: str | None = None, runs: Sequence[dict[str, Any]] | None = None
+) -> tuple[str, dict[str, Any]] | None:
     """Folder and record of the last finished run below `outputs/` that agrees in LIKE; None if there is none.
 
     Args:
         config: by dotted keys.
-        besides: the folder of a run that is not looked at.
+        before: a time; runs that finished then or later are not looked at.
+        runs: of `list_outputs`, for many calls: the settings that are read are kept in it.
     """
-    try:
-        runs = list_runs(OUTPUTS)
-    except ConfigError:  # there is none
-        return None
-    for run in reversed(runs):
-        place = Path(run["run"])
+    for run in reversed(list_outputs() if runs is None else runs):
         is_done = run["task"] == config["task.name"] and run["status"] == "finished" and run["steps"]
-        if is_done and (besides is None or place.resolve() != besides.resolve()):
-            settings = read_settings(run)  # once: a run ends with this, and outputs/ may hold hundreds
-            if all(settings.get(key) == config.get(key) for key in LIKE):
-                return run["run"], read_record(place)
+        if is_done and (before is None or str(run["finished"]) < before):
+            if "settings" not in run:
+                run["settings"] = read_settings(run)
+            if all(run["settings"].get(key) == config.get(key) for key in LIKE):
+                return run["run"], read_record(Path(run["run"]))
     return None
 
 
-def compare_with_like(run: Run) -> list[str]:
-    """A line for the time of a step and for the memory of training, where one is FAR from the like run's."""
-    if not run.info.get("steps") or (found := find_like(flatten(run.config), run.path)) is None:
+def compare_with_like(run: Run, runs: Sequence[dict[str, Any]] | None = None) -> list[str]:
+    """A line for the time of a step and for the memory of training, where one is FAR from those of the last like run
+    that had finished when this one did, so that a later diagnosis says the same."""
+    if not run.info.get("steps") or (found := find_like(flatten(run.config), run.info.get("finished"), runs)) is None:
         return []
     place, before = found
     lines = []

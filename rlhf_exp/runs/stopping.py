@@ -78,6 +78,15 @@ def describe_stop(stop: Stop, run_dir: Path) -> str:
     return f"Stopped by {stop.name}; the last checkpoint is of step {read_step(newest)}. Resume with: {resume}"
 
 
+def describe_restart(run_dir: Path, lower: list[str]) -> str:
+    """How to go on after what is not finite, which a resumed run would meet again. `lower`: overrides against it."""
+    newest = find_checkpoint(run_dir, by_size=True).path
+    if newest is None:
+        return f"There is no checkpoint to go on from. Start anew with: {lower[0]}"
+    with_it = shlex.join([f"model.path={newest}", *lower])
+    return f"resume= would end in the same way. Go on from step {read_step(newest)}, in another folder, with: {with_it}"
+
+
 def _write(text: str, descriptor: int = 2) -> None:
     """Write in a way that is allowed in a signal handler; `print` is not reentrant. Once the terminal has gone every
     line, even the progress bar's, would raise: all further output is then discarded."""

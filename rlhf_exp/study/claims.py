@@ -195,7 +195,8 @@ def _write_verdict(found: Verdict) -> tuple[str, str]:
     rows = f", {min(one.rows for one in made)} rows" if made[0].rows > 1 else ""
     power = f"80% power: {_write(found.detectable, share, signed).lstrip('+')}"
     how = power if found.verdict == UNCLEAR else f"p {found.adjusted:.3f}" if found.adjusted >= 0.001 else "p <0.001"
-    goal = "" if claim.value is None else f" than {_write(claim.value, share, False)}"
+    word = "of" if claim.expect == "value" else "than"
+    goal = "" if claim.value is None else f" {word} {_write(claim.value, share, False)}"
     margin = f", margin {_write(claim.margin, share, signed).lstrip('+')}" if claim.margin else ""
     return f"{claim.metric}: {figures}; {seeds} seeds{rows}", f"{found.verdict} ({claim.expect}{goal}{margin}; {how})"
 

@@ -5,7 +5,7 @@ measure("accuracy", groups, ["grpo", "start"])      # Measured("grpo - start", E
 
 A metric is one of these:
     a name of ROWS: a figure of each held-out row; its estimate joins seeds, rows and sampling (stats/crossed.py)
-    a name of COSTS: a figure of run.json
+    a name of COSTS or PAIRS: a figure of run.json, or of held-out pairs
     A per B: of each run the mean of A over its held-out rows divided by that of B
     STATISTIC KEY, share KEY < NUMBER, share KEY > NUMBER: of a series of metrics.jsonl, over its logged steps; with
         log10 before it the logarithm, for peaks that differ by factors between seeds
@@ -83,16 +83,25 @@ BY_REWARD = {"reward", "reward_gain", "win_rate"}
 
 COSTS: dict[str, Column] = dict(zip(TEXTS["costs"], (*columns.COST, *columns.PASSES), strict=True))
 
+PAIRS: dict[str, Callable[[Run], float | None]] = {
+    "calibration_error": lambda run: run.preference("trained").get("calibration_error"),
+    "excess_loss": lambda run: read_excess_loss(run),
+    "near_ties": lambda run: (counts := run.errors.get("counts")) and counts["near_tie"] / max(1, sum(counts.values())),
+}
+"""Of a run's held-out pairs: `excess_loss`, how far the loss at the end of training lies above theirs; `near_ties`,
+their share of the wrongly ranked ones."""
+
 STATISTICS: dict[str, Callable[[np.ndarray], Any]] = {
     "largest": np.max, "smallest": np.min, "mean": np.mean, "median": np.median,
     "end": lambda values: np.median(values[-max(1, len(values) // 10) :]),
     "change": lambda values: STATISTICS["end"](values) - STATISTICS["end"](values[::-1]),
     "variation": lambda values: np.std(np.diff(values)),
+    "falls": lambda values: np.mean(np.diff(values) < 0),
     "until": lambda values: np.argmax(abs(values - values[0]) >= 0.9 * abs(values[-1] - values[0])) / (len(values) - 1),
 }  # fmt: skip
 """`end`: the median of the last tenth; `change`: that minus the median of the first tenth; `variation`: the standard
-deviation of the changes from one logged step to the next; `until`: the share of the logged steps until the series is
-nine tenths of its whole change away from its begin."""
+deviation of the changes from one logged step to the next; `falls`: the share of these that are below 0; `until`: the
+share of the logged steps until the series is nine tenths of its whole change away from its begin."""
 PER = re.compile(r"(\S+) per (\S+)")
 SERIES = re.compile(rf"(?:log10 )?({'|'.join(STATISTICS)}|share) (\S+)(?: ([<>]) (-?[0-9]+\.?[0-9]*(?:e-?[0-9]+)?))?")
 
@@ -102,7 +111,7 @@ def explain(metric: str) -> str | None:
     if names := PER.fullmatch(metric):
         return next((f"of each figure {one_of(name, ROWS)}" for name in names.groups() if name not in ROWS), None)
     if " " not in metric:
-        return None if metric in ROWS | COSTS else one_of(metric, [*ROWS, *COSTS])
+        return None if metric in (known := [*ROWS, *COSTS, *PAIRS]) else one_of(metric, known)
     found, known = SERIES.fullmatch(metric), TEXTS["series"]
     if not found or (found[1] == "share") != bool(found[3]):
         first = metric.removeprefix("log10 ").split()[0]
@@ -164,6 +173,12 @@ def read_series(metric: str, run: Run) -> float | None:
     return figure if not metric.startswith("log10 ") else float(np.log10(figure)) if figure > 0 else None
 
 
+def read_excess_loss(run: Run) -> float | None:
+    """The loss at the end of training minus that of the held-out pairs; None if one is missing."""
+    trained, held_out = read_series("end loss", run), columns.at("loss", "value")(run.preference("trained"))
+    return None if trained is None or held_out is None else trained - held_out
+
+
 def _read(metric: str, run: Run, gain: bool) -> ByRow:
     """The metric of each held-out row, with `gain` its difference to the start model; a number per run as that of one
     row; {} if the run lacks it, or is not measured yet."""
@@ -178,7 +193,8 @@ def _read(metric: str, run: Run, gain: bool) -> ByRow:
             return {}
         number, *start = (sum(above.values()) / sum(below.values()) for above, below in both)
         return {"": number - sum(start)}
-    found = (COSTS[metric].read(run) or {}).get("value") if metric in COSTS else read_series(metric, run)
+    read = PAIRS.get(metric, lambda run: read_series(metric, run))
+    found = (COSTS[metric].read(run) or {}).get("value") if metric in COSTS else read(run)
     return {} if found is None else {"": found}
 
 

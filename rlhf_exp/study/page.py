@@ -10,7 +10,7 @@ from rlhf_exp.report.columns import CORRECT_BEFORE, REWARDED_BEFORE, align
 from rlhf_exp.report.compare import describe_runs, tabulate_study
 from rlhf_exp.report.groups import Groups
 from rlhf_exp.report.page import Block, Heading, Table, Text, write_page
-from rlhf_exp.report.single import describe_run
+from rlhf_exp.report.single import describe_preferences, describe_run
 from rlhf_exp.runs.figures import duration, number, percent
 from rlhf_exp.runs.load import Run, load_run, refusing_damage
 from rlhf_exp.stats import LEVELS, SHARES, crossed_interval
@@ -37,11 +37,16 @@ def write_study(study: Study) -> Path:
                 for arm, group in done.items()]  # fmt: skip
         blocks: list[Block] = [Heading(study.title, 1), Text(study.asks)]
         compared, *others = _divide(study, [run for run in runs if run.trains], labels) or [runs]
+        against = {job.arm: stage.against for stage in study.stages.values() for job in stage.jobs}
         _, *described = describe_runs(compared, labels=labels) if len(compared) > 1 else describe_run(compared[0])
         blocks += described  # without its title
         for family in others:
             arms = ", ".join(dict.fromkeys(labels[run.path] for run in family))
-            blocks += [Heading(f"Apart from these: {arms}"), *tabulate_study(family, labels)]
+            named = against[labels[family[0].path]]
+            blocks += [Heading(f"Apart from these: {arms}"), *tabulate_study(family, labels, named)]
+            if family[0].trains_scorer:
+                shown = max(family, key=lambda run: len(done[labels[run.path]]))
+                blocks += [Text(f"Of {labels[shown.path]}, {shown.path.name}:"), *describe_preferences(shown)]
         alone = {arm: group for arm, group in done.items() if group and not group[0].trains}
         blocks += [Heading("Models measured alone"), _tabulate_alone(alone)] if alone else []
         blocks += [Heading("Stages"), Table(["arm", "runs finished", "time of all", "most memory"], rows)]
@@ -53,15 +58,16 @@ def write_study(study: Study) -> Path:
 
 def _divide(study: Study, runs: list[Run], labels: dict[Path, str]) -> list[list[Run]]:
     """The runs by the held-out rows that the first run of their arm was measured on, since figures of other rows cannot
-    be compared, and those of stages that the study sets apart; most runs first."""
-    apart = {job.arm for stage in study.stages.values() for job in stage.jobs if stage.apart}
+    be compared, and those of stages that the study sets apart, by what they are compared with; these last, most runs
+    first."""
+    apart = {job.arm: (stage.apart, stage.against) for stage in study.stages.values() for job in stage.jobs}
     of_arm: dict[str, tuple] = {}
     families: dict[tuple, list[Run]] = {}
     for run in runs:
         rows = run.preferences if run.trains_scorer else run.sampled("baseline")
-        key = labels[run.path] in apart, run.trains_scorer, frozenset((row["id"], row["prompt"]) for row in rows)
+        key = apart[labels[run.path]], run.trains_scorer, frozenset((row["id"], row["prompt"]) for row in rows)
         families.setdefault(of_arm.setdefault(labels[run.path], key), []).append(run)
-    return sorted(families.values(), key=len, reverse=True)
+    return [families[key] for key in sorted(families, key=lambda key: (key[0] != (False, None), -len(families[key])))]
 
 
 def _tabulate_alone(groups: Groups) -> Table:

@@ -21,7 +21,7 @@ from hydra.types import RunMode
 from rlhf_exp.config.compose import register_resolvers
 from rlhf_exp.config.keys import name_key
 from rlhf_exp.config.reading import check_overrides, describe_yaml, open_hydra
-from rlhf_exp.config.values import SEED, find_problems, one_of
+from rlhf_exp.config.values import SEED, find_problems, one_of, suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.arguments import find_config_dir
 from rlhf_exp.launch.explain import explaining, set_text
@@ -31,7 +31,7 @@ FIRST = ("hydra/launcher=joblib", "skip_finished=true")
 """Options of every stage, which later ones may replace."""
 SEEDS = [0, 1, 2]
 STUDY = {"title": str, "claims": str, "seeds": list[int], "options": list[str], "stages": dict}
-STAGE = {"needs": dict[str, str], "seeds": list[int], "options": list[str], "apart": bool}
+STAGE = {"needs": dict[str, str], "seeds": list[int], "options": list[str], "apart": bool, "against": str}
 INSTEAD = {"output_dir": "--out FOLDER", "hydra.sweep.dir": "--out FOLDER", "dry_run": "--dry-run", "resume": "nothing"}
 """Keys that a study does not take, and what to use."""
 
@@ -49,7 +49,7 @@ class Job(NamedTuple):
 
 class Stage(NamedTuple):
     """A sweep. `needs`: other stages; `config`: its primary config, of a file without stages; without jobs Optuna
-    chooses them; `apart`: the report compares its arms among themselves."""
+    chooses them; `apart`: the report compares its arms among themselves, with `against` with the arm of that name."""
 
     name: str
     options: list[str]
@@ -57,6 +57,7 @@ class Stage(NamedTuple):
     needs: list[str]
     config: str | None = None
     apart: bool = False
+    against: str | None = None
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,11 @@ def read_study(name: str, overrides: Sequence[str] = (), out: str | None = None)
             study.stages[file.stem] = Stage(file.stem, options, list(jobs), [], file.stem)
         for stage in TopologicalSorter(_list_needs(values.get("stages", {}))).static_order():
             study.stages[stage] = _expand(study, stage, values, overrides, parser)
+    arms = list(dict.fromkeys(job.arm for stage in study.stages.values() for job in stage.jobs))
+    unknown = {stage.name: stage.against for stage in study.stages.values() if stage.against not in (None, *arms)}
+    if unknown:
+        raise ConfigError([f"{file}: stages.{name}.against: no arm is called {text!r}{suggest(text, arms)}"
+                           for name, text in unknown.items()])  # fmt: skip
     return study
 
 
@@ -167,7 +173,8 @@ def _expand(study: Study, name: str, values: dict, overrides: Sequence[str], par
     first = [*FIRST, set_text("hydra.sweep.dir", str(study.out / name)), *values.get("options", ())]
     last = [*given.get("options", ()), *links, f"seed=choice({','.join(map(str, seeds))})", *typed]
     options = _merge(parser, [*first, *last])
-    stage = Stage(name, options, [], _list_needs(values["stages"])[name], apart=given.get("apart", False))
+    set_apart = {key: given[key] for key in ("apart", "against") if key in given}
+    stage = Stage(name, options, [], _list_needs(values["stages"])[name], **set_apart)
     for job in _list_jobs(parser, options, name, study.out / name):
         for key, of in runs.items():
             if job.seed not in of and len(of) > 1:

@@ -81,6 +81,12 @@ class Keys(GradedKeys):
     file = "a JSONL file with nums and target"
     budget = (512, "the middle one of the budgets that Countdown is studied with, 256, 512 and 1,024")
 
+    @property
+    def easier(self) -> list[str]:
+        fewer = min(self.numbers) - 1
+        numbers = ",".join(map(str, [fewer, *self.numbers]))
+        return [f"task.numbers=[{numbers}]"] if self.source == "generated" and fewer > 1 else []
+
     def find_problems(self, key: str) -> list[str]:
         lowest, most = self.traces.patience or (0, 0)
         bounds = (("low", self.low, self.high), ("target_low", self.target_low, self.target_high))

@@ -63,6 +63,10 @@ class Keys(GradedKeys):
     reads_folder = True
     budget = (512, "as verl's scripts for GSM8K; gold answers have up to 341 tokens of Qwen3")
 
+    @property
+    def easier(self) -> list[str]:
+        return ["task.largest=20"] if self.source == "generated" and (self.largest or 21) > 20 else []
+
 
 def read(keys: Keys) -> Source:
     """The problems of train, validation and test, without repeated questions; their content is the question.

@@ -70,6 +70,11 @@ class TaskKeys:
     """The default of max_tokens for models that write text, and the reason."""
 
     @property
+    def easier(self) -> list[str]:
+        """Overrides that make its rows easier, for a model that solves none."""
+        return []
+
+    @property
     def functions(self) -> dict[str, str]:
         """The user's functions, FILE.py:FUNCTION, each by its key of these."""
         return {}

@@ -68,12 +68,12 @@ def experiment(tmp_path):
     return make
 
 
-def complete(experiment, right=lambda row, place: place == 0, k=4):
+def complete(experiment, right=lambda row, place: place == 0, k=4, wrong="7"):
     """The start model's completions: `right` says which are."""
     done = []
     for i, row in enumerate(experiment.task.eval):
         for place in range(k):
-            text = row["answer"] if right(i, place) else "7"
+            text = row["answer"] if right(i, place) else wrong
             grade = experiment.task.grade(text, row)
             done.append(Completion(i, place, "sampled", [1], False, 0.0, None, None, text, {"outcome": grade.outcome},
                                    {"outcome": grade.score}, grade.score))  # fmt: skip
@@ -113,6 +113,7 @@ def test_a_text_with_another_grade_and_another_reward_is_one_text(experiment):
     found = check(experiment("forgetful"), complete(experiment()))["verifier_determinism"]
     texts = int(found.evidence.split(" texts")[0].split()[-1])
     assert 0 < found.figures["changed"] <= texts == found.figures["n"]
+    assert 0 < found.figures["share"]["low"] < found.figures["share"]["value"] and "%" in found.evidence
 
 
 def test_a_constant_that_gets_full_marks_is_a_warning(experiment):
@@ -149,6 +150,45 @@ def test_a_start_model_that_is_never_right_is_told_to_learn_from_demonstrations_
     assert sick(found) == {"reward_reachability", "variance", "training_signal"} and not sick(found, "failed")
     assert found["training_signal"].figures["share"]["value"] < 1e-6
     assert found["training_signal"].remedy[0] == "algo=sft"
+    assert found["training_signal"].evidence.endswith("then model.path=RUN/model), easier rows")
+    other = found["reward_reachability"].figures["other"]
+    assert other["value"] == 0 < other["high"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "ways"),
+    [
+        (["task=countdown"], ["algo=sft", "reward=graduated", "task.numbers=[2,3]"]),
+        (["task=gsm8k", "task.source=generated"], ["algo=sft", "task.largest=20"]),
+    ],
+)
+def test_a_start_model_that_is_never_right_is_told_all_that_helps(overrides, ways):
+    def load(*changes):
+        cfg, tokenizer = compose_config([*overrides, "eval.rows=200", *changes]), build_byte_tokenizer()
+        task = load_task(cfg, tokenizer)
+        return Experiment(cfg, None, None, tokenizer, task, build_rewards(cfg, task))
+
+    mine = load()
+    found = check(mine, complete(mine, right=lambda row, place: False, wrong=""))
+    for name in ("training_signal", "reward_reachability"):
+        assert found[name].remedy == ways and all(f"{way} (" in found[name].evidence for way in ways)
+    for way in ways:
+        load(way)
+
+
+def test_rare_success_is_seen_by_the_expected_signal_alone(experiment):
+    mine = experiment()
+    found = check(mine, complete(mine, right=lambda row, place: row % 20 == 0 and place == 0))
+    assert sick(found) == {"training_signal"}
+    assert 0.01 < found["training_signal"].figures["share"]["value"] < 0.3
+    assert found["training_signal"].remedy == ["algo.args.num_generations=32"]
+
+
+def test_rewards_that_are_equal_within_each_prompt_are_seen_by_their_variance_alone(experiment):
+    mine = experiment()
+    done = complete(mine, right=lambda row, place: row < 0.6 * ROWS and place < 3)
+    found = check(mine, [replace(one, reward=float(one.row < 0.6 * ROWS)) for one in done])
+    assert sick(found) == {"variance"}
 
 
 def test_no_figure_of_a_spread_is_below_0(experiment):

@@ -1,6 +1,7 @@
 """The estimate against what is free, and the step of the longest rows."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -35,6 +36,16 @@ def test_what_does_not_fit_is_refused_with_what_each_change_would_need(tmp_path,
     assert max(changes.values()) < peak
     assert "of the memory of a test; " in check.evidence and "peft=qlora needs 0.0" in check.evidence
     assert "peft=qlora" not in check_memory(make(tmp_path, "sft", "peft=qlora")).remedy
+
+
+def test_the_peak_is_that_of_the_longest_prompt(tmp_path):
+    experiment = make(tmp_path, "grpo")
+    long = {"prompt": " ".join(row["prompt"] for row in PROMPTS)}
+    peaks = [
+        check_memory(replace(experiment, task=replace(experiment.task, train=rows))).figures["needed"]
+        for rows in (PROMPTS, [*PROMPTS, long], [long])
+    ]
+    assert peaks[0] < peaks[1] == peaks[2]
 
 
 @pytest.mark.parametrize("algo", ["sft", "dpo", "kto", "reward_model", "grpo", "rloo", "ppo"])

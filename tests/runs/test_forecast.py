@@ -17,7 +17,7 @@ def finish(tmp_path, monkeypatch):
         config = {"algo": algo, "task": {"name": "brevity"}}
         (folder / ".hydra").mkdir(parents=True)
         (folder / ".hydra" / "config.yaml").write_text(json.dumps(config))
-        facts = {"task": "brevity", "status": "finished", "started": name, "steps": 10}
+        facts = {"task": "brevity", "status": "finished", "started": name, "finished": name, "steps": 10}
         facts |= {"seconds": {"train": seconds}, "phase_memory_mb": {"train": memory}}
         (folder / "run.json").write_text(json.dumps(facts))
         return load_run(folder)

@@ -12,7 +12,7 @@ import pytest
 from rlhf_exp.errors import Stop
 from rlhf_exp.runs import stopping
 from rlhf_exp.runs.environment import read_command
-from rlhf_exp.runs.stopping import SIGNALS, StopSignals, describe_stop
+from rlhf_exp.runs.stopping import SIGNALS, StopSignals, describe_restart, describe_stop
 from tests.runs.building import leave_checkpoint
 
 ROOT = Path(__file__).parents[2]
@@ -123,6 +123,17 @@ def test_the_line_says_what_can_be_resumed(tmp_path, monkeypatch):
     leave_checkpoint(tmp_path, 40)
     saved = describe_stop(stop, tmp_path)
     assert "the last checkpoint is of step 40" in saved and saved.endswith(f"-m rlhf_exp resume={tmp_path}")
+
+
+def test_after_what_is_not_finite_the_last_checkpoint_is_a_start_model_at_a_lower_rate(tmp_path):
+    lower = ["algo.args.learning_rate=1e-05"]
+    assert describe_restart(tmp_path, lower) == (
+        "There is no checkpoint to go on from. Start anew with: algo.args.learning_rate=1e-05"
+    )
+    leave_checkpoint(tmp_path, 40)
+    saved = describe_restart(tmp_path, lower)
+    assert "from step 40" in saved
+    assert saved.endswith(f": model.path={tmp_path}/checkpoints/checkpoint-40 algo.args.learning_rate=1e-05")
 
 
 def test_the_command_of_several_processes_names_their_launcher(monkeypatch):

@@ -10,6 +10,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.report.page import Table, to_markdown
 from rlhf_exp.runs.load import Run, read_jsonl
 from rlhf_exp.stats.crossed import Estimate
+from rlhf_exp.study import measures
 from rlhf_exp.study.claims import Claim, decide, describe_claims, judge, read_claims, weigh
 from rlhf_exp.study.measures import Measured, explain, measure, read_series
 
@@ -110,6 +111,7 @@ def test_one_number_per_run_has_the_intervals_of_student_and_welch():
     [
         ("largest x", 8.0), ("smallest x", -1.0), ("mean x", 3.5), ("median x", 3.5), ("end x", 8.0),
         ("change x", 9.0), ("share x < 0.5", 0.2), ("share x > 6.5", 0.2), ("until x", 1.0), ("variation x", 0.0),
+        ("falls x", 0.0),
         ("log10 largest x", np.log10(8)), ("log10 smallest x", None),
     ],
 )  # fmt: skip
@@ -136,6 +138,17 @@ def test_calculations_are_counted_and_checked():
     count, true = (measure(name, {"a": runs}, ["a", "start"]).estimate.value
                    for name in ("calculations", "true_calculations"))  # fmt: skip
     assert (count, true) == (2.0, 1.5)
+
+
+def test_figures_of_held_out_pairs_are_one_number_per_run():
+    losses = [{"step": step, "loss": 0.9} for step in range(10)]
+    parts = {"metrics": losses, "errors": {"counts": {"near_tie": 1, "other": 3}}}
+    found = {"loss": {"value": 0.7}, "calibration_error": 0.08}
+    evaluation = {"trained": {"preference": found}}
+    runs = [make_run(s, [True] * ROWS, evaluation=evaluation, **parts) for s in range(2)]
+    read = {name: measures._read(name, runs[0], False) for name in measures.PAIRS}
+    assert read == {"calibration_error": {"": 0.08}, "excess_loss": {"": pytest.approx(0.2)}, "near_ties": {"": 0.25}}
+    assert not any(measures._read(name, make_run(0, [True] * ROWS), False) for name in measures.PAIRS)
 
 
 def test_a_cost_that_the_config_fixes_needs_no_spread():

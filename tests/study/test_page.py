@@ -10,14 +10,17 @@ def make_run(arm, seed, rows):
 
 
 def test_runs_are_compared_on_the_rows_of_their_arm_and_apart_where_the_study_says_so():
-    runs = [make_run(arm, seed, rows) for arm, rows in (("a", [1, 2]), ("b", [1, 2]), ("other", [3]), ("kl", [1, 2]))
-            for seed in "01"]  # fmt: skip
-    runs[5] = make_run("other", "1", [4])  # an arm that draws its own rows for each seed
+    arms = (("falls", [1, 2]), ("mended", [1, 2]), ("better", [1, 2]), ("kl", [1, 2]), ("a", [1, 2]), ("other", [3]))
+    runs = [make_run(arm, seed, rows) for arm, rows in arms for seed in "01"]
+    runs[-1] = make_run("other", "1", [4])  # an arm that draws its own rows for each seed
     labels = {run.path: run.path.parts[0] for run in runs}
-    stages = {arm: SimpleNamespace(jobs=[SimpleNamespace(arm=arm)], apart=arm == "kl") for arm in labels.values()}
+    against = dict.fromkeys(["falls", "mended", "better"], "falls")
+    stages = {arm: SimpleNamespace(jobs=[SimpleNamespace(arm=arm)], apart=arm == "kl", against=against.get(arm))
+              for arm in labels.values()}  # fmt: skip
     families = _divide(SimpleNamespace(stages=stages), runs, labels)
-    assert [[labels[run.path] for run in family] for family in families] == [
-        ["a", "a", "b", "b"],
-        ["other"] * 2,
-        ["kl"] * 2,
+    assert [list(dict.fromkeys(labels[run.path] for run in family)) for family in families] == [
+        ["a"],
+        ["other"],
+        ["falls", "mended", "better"],
+        ["kl"],
     ]

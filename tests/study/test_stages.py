@@ -71,7 +71,8 @@ def test_what_is_typed_follows_the_options_and_keeps_the_folders(read):
     [
         ("stages: {a: {needs: {model.path: b}}, b: {needs: {model.path: a}}}", "stages: a circle, a needs b needs a"),
         ("stages: {sft: {}, b: {needs: {model.path: sftt}}}", "stages.b.needs: no stage sftt; must be one of sft, b;"),
-        ("stages: {a: {nedds: {}}}", "stages.a.nedds: no such key; must be one of needs, seeds, options, apart; did"),
+        ("stages: {a: {nedds: {}}}",
+         "stages.a.nedds: no such key; must be one of needs, seeds, options, apart, against; did"),
         ("titel: x\nstages: {a: {}}", "titel: no such key; must be one of title, claims, seeds, options, stages; did"),
         ("seeds: [-1]\nstages: {a: {}}", "seeds=[-1]: must be a list, each a whole number >= 0"),
         ("seeds: []\nstages: {a: {}}", "seeds: must name at least one"),
@@ -83,6 +84,8 @@ def test_what_is_typed_follows_the_options_and_keeps_the_folders(read):
         ("stages: {a: {options: ['seed=0', 'eval.rows=1,2']}, b: {needs: {model.path: a}}}",
          "stages.b.needs.model.path: a has 6 runs, which differ in more than the seed"),
         ("stages: {a: {seeds: [0, 1]}, b: {needs: {model.path: a}}}", "stages.b.needs.model.path: seed=2 is none of"),
+        ("stages: {a: {options: ['eval.rows=1,2'], against: a eval.rows=3}}",
+         "stages.a.against: no arm is called 'a eval.rows=3'; did you mean a eval.rows="),
         ("title: x", "has neither stages:, as a study, nor defaults:, as a sweep"),
         ("stages: [", "expected the node content"),
         ("[a]", "must be a mapping of title, claims"),
