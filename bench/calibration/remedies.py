@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from archive import pack, to_rows
-from run import OFF, execute
+from run import OFF, execute, prepare
 from settings import FAILURES, HERE, MEANT, MENDED_ON, ROOT, SHARED
 from tables import list_remedies
 
@@ -32,6 +32,7 @@ IN_CODE = {"top_p", "wrong_reference", "frozen_adapter", "no_eos", "critic_noise
 def main() -> None:
     torch.set_num_threads(1)
     pipeline._report_and_push = lambda cfg, folder: 0  # type: ignore[assignment]
+    prepare()
     rows = [try_remedies(kind, seed) for kind in FAILURES if kind not in IN_CODE for seed in SEEDS]
     OUTCOME.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")
     print(list_remedies())

@@ -33,8 +33,7 @@ def main() -> None:
     given = arguments.parse_args()
     torch.set_num_threads(1)
     pipeline._report_and_push = lambda cfg, folder: 0  # type: ignore[assignment]  # a tenth of a run's time
-    for name, overrides in PREPARED.items():
-        execute([*overrides, "seed=0", f"output_dir={ROOT}/prepared/{name}"], ROOT / "prepared" / name)
+    prepare()
     plan = list_runs(given.seeds)
     plan = [one for one in plan if not given.only or one[1] in given.only]
     if given.preflight:
@@ -53,6 +52,12 @@ def main() -> None:
         execute([*SHARED, *overrides, "eval.seed=${seed}", f"output_dir={folder}"], folder)
         done = f"{number + 1} of {len(plan) // given.part[1]}"
         print(f"STATE {time.strftime('%H:%M:%S')} {done} {kind}/{name}-{seed}", flush=True)
+
+
+def prepare() -> None:
+    """Make the runs that others start from, where they are not made yet."""
+    for name, overrides in PREPARED.items():
+        execute([*overrides, "seed=0", f"output_dir={ROOT}/prepared/{name}"], ROOT / "prepared" / name)
 
 
 def list_runs(seeds: list[int] | None = None) -> list[tuple[str, str, int, list[str]]]:
