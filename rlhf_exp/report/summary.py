@@ -157,7 +157,7 @@ def _plan(difference: Interval, n: int) -> str:
         return ""
     shown, needed = plan_rows(difference, n)
     text = f" With this many rows a difference of {100 * shown:.1f} points is detected with 80% power"
-    return f"{text}; the observed one needs {needed:,}." if needed else f"{text}."
+    return f"{text}; the observed one needs {needed:,} rows." if needed else f"{text}."
 
 
 def _describe_disk(run: Run) -> str | None:

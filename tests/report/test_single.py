@@ -108,7 +108,7 @@ def test_no_measurable_change_comes_with_what_the_rows_could_have_shown(run_dir,
     edit(run_dir, "evaluation.json", {"paired.difference": {"value": 0.02, "low": -0.01, "high": 0.05}})
     # 3 points * (1 + 0.8416 / 1.9600) = 4.29; 24 rows * (4.29 / 2)^2 = 110.4
     shown = " With this many rows a difference of 4.3 points is detected with 80% power"
-    assert verdict(load_run(run_dir)).sentence.endswith(f"{shown}; the observed one needs 111.")
+    assert verdict(load_run(run_dir)).sentence.endswith(f"{shown}; the observed one needs 111 rows.")
     edit(run_dir, "evaluation.json", {"paired.difference.value": 0.0})
     assert verdict(load_run(run_dir)).sentence.endswith(f"{shown}.")
 
