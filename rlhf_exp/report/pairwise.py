@@ -34,6 +34,8 @@ FAR_BELOW = 10
 """A difference this many times below what was detectable is too small to matter, if neither more seeds nor more rows
 would detect it."""
 
+NAMED = 4
+
 Scores = dict[str, np.ndarray]
 
 
@@ -221,12 +223,14 @@ def _write_tiers(name: str, tests: Tests) -> str:
 
 
 def _write_range(groups: Groups, name: str, tests: Tests) -> str:
-    """Of many settings the least and the most of a figure, and how many differ from the best setting."""
+    """Of many settings the least and the most of a figure, and how many differ from the best or the named one; of NAMED
+    or fewer, which do, and how far."""
     low, *_, high = sorted(mean["value"] for group in groups.values() if (mean := mean_over_seeds(group, tests.column)))
-    n = sum(pair.significant for pair in tests.pairs)
-    text = f"{n} differ" if n else f"none differs measurably ({write_power(tests.column, tests.pairs)})"
+    found = [f"{pair.second} {_write_contrast(tests, pair, -1)}" for pair in tests.pairs if pair.significant]
+    text = f"{len(found)} differ" if found else f"none differs measurably ({write_power(tests.column, tests.pairs)})"
+    listed = f": {'; '.join(found)}" if 0 < len(found) <= NAMED else ""
     ends = f"{tests.column.write(low)} to {tests.column.write(high)}"
-    return f"{name[:1].upper()}{name[1:]}: {ends}; of {len(tests.pairs)} others {text} from {tests.pairs[0].first}."
+    return f"{name[:1].upper()}{name[1:]}: {ends}; of {len(tests.pairs)} others {text} from {tests.pairs[0].first}{listed}."
 
 
 def _compare_pair(groups: Groups, tests: dict[str, Tests], about: Collection[str], pair: Contrast) -> str:
