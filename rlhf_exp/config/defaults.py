@@ -180,7 +180,7 @@ def _start_completions(of: Settings) -> Default:
 
 
 def _baselines(of: Settings) -> Default:
-    return Default(of.has_many_rows, f"true for a small model on {MANY_ROWS} drawn rows or more: half a minute to minutes")
+    return Default(of.has_many_rows, f"true for a small model on {MANY_ROWS} drawn rows or more: half a minute or more")
 
 
 def _every(of: Settings) -> Default:

@@ -230,7 +230,8 @@ def _write_range(groups: Groups, name: str, tests: Tests) -> str:
     text = f"{len(found)} differ" if found else f"none differs measurably ({write_power(tests.column, tests.pairs)})"
     listed = f": {'; '.join(found)}" if 0 < len(found) <= NAMED else ""
     ends = f"{tests.column.write(low)} to {tests.column.write(high)}"
-    return f"{name[:1].upper()}{name[1:]}: {ends}; of {len(tests.pairs)} others {text} from {tests.pairs[0].first}{listed}."
+    first = tests.pairs[0].first
+    return f"{name[:1].upper()}{name[1:]}: {ends}; of {len(tests.pairs)} others {text} from {first}{listed}."
 
 
 def _compare_pair(groups: Groups, tests: dict[str, Tests], about: Collection[str], pair: Contrast) -> str:
