@@ -38,7 +38,7 @@ def _work(arguments: list[str]) -> None:
     if not (args.dirs or args.trl or args.wandb):
         raise ConfigError(["nothing to diagnose; name a run's folder, --trl FILE or --wandb FILE"])
     own = load_calibration(args.calibration) if args.calibration else None
-    outputs = list_outputs()
+    outputs = list_outputs() if args.dirs else []
     found = {path: _diagnose_folder(path, own, outputs) for folder in args.dirs for path in find_runs(folder)}
     if args.write:
         for path, report in found.items():

@@ -35,6 +35,7 @@ FAR_BELOW = 10
 would detect it."""
 
 NAMED = 4
+"""So few settings that differ are named."""
 
 Scores = dict[str, np.ndarray]
 

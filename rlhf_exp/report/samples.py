@@ -102,19 +102,18 @@ def describe_errors(run: Run) -> list[Block]:
 
 def browse(name: str, rows: Iterable[dict[str, Any]], instead: list[Any]) -> Widget:
     """Rows for assets/page/samples.js, up to MOST_LETTERS; the fields are those that any of the shown rows has."""
-    kept, letters, left_out = [], 0, 0
+    rows, kept, letters = [*rows], [], 0
     for row in rows:
-        letters += len(json.dumps(row)) if letters <= MOST_LETTERS else 0
-        if letters <= MOST_LETTERS:
-            kept.append(row)
-        else:
-            left_out += 1
+        letters += len(json.dumps(row))
+        if letters > MOST_LETTERS:
+            break
+        kept.append(row)
     kinds = {key: "number" if isinstance(value, int | float) and not isinstance(value, bool) else "choice"
              for row in kept for key, value in row["values"].items() if value is not None}  # fmt: skip
     fields = [{"key": key, "label": key, "kind": kind} for key, kind in kinds.items()]
     content: dict[str, Any] = {"fields": fields, "rows": kept}
-    if left_out and name in FILES:
-        content["note"] = NOTES["first samples"].format(shown=len(kept), n=len(kept) + left_out, file=FILES[name])
+    if len(kept) < len(rows) and name in FILES:
+        content["note"] = NOTES["first samples"].format(shown=len(kept), n=len(rows), file=FILES[name])
     return Widget("samples", name, content, instead)
 
 

@@ -14,7 +14,7 @@ from rlhf_exp.report.single import describe_preferences, describe_run
 from rlhf_exp.runs.figures import duration, number, percent
 from rlhf_exp.runs.load import Run, load_run, refusing_damage
 from rlhf_exp.stats import LEVELS, SHARES, crossed_interval
-from rlhf_exp.study.stages import Study
+from rlhf_exp.study.stages import Stage, Study
 
 
 def write_study(study: Study) -> Path:
@@ -36,14 +36,14 @@ def write_study(study: Study) -> Path:
         rows = [[arm, f"{len(group)} of {[job.arm for job in jobs].count(arm)}", *_sum_cost(group)]
                 for arm, group in done.items()]  # fmt: skip
         blocks: list[Block] = [Heading(study.title, 1), Text(study.asks)]
-        compared, *others = _divide(study, [run for run in runs if run.trains], labels) or [runs]
-        against = {job.arm: stage.against for stage in study.stages.values() for job in stage.jobs}
+        stages = {job.folder: stage for stage in study.stages.values() for job in stage.jobs}
+        compared, *others = _divide(stages, [run for run in runs if run.trains], labels) or [runs]
         _, *described = describe_runs(compared, labels=labels) if len(compared) > 1 else describe_run(compared[0])
         blocks += described  # without its title
         for family in others:
             arms = ", ".join(dict.fromkeys(labels[run.path] for run in family))
-            named = against[labels[family[0].path]]
-            blocks += [Heading(f"Apart from these: {arms}"), *tabulate_study(family, labels, named)]
+            blocks.append(Heading(f"Apart from these: {arms}"))
+            blocks += tabulate_study(family, labels, stages[family[0].path].against)
             if family[0].trains_scorer:
                 shown = max(family, key=lambda run: len(done[labels[run.path]]))
                 blocks += [Text(f"Of {labels[shown.path]}, {shown.path.name}:"), *describe_preferences(shown)]
@@ -56,16 +56,16 @@ def write_study(study: Study) -> Path:
         return write_page(blocks, study.out)
 
 
-def _divide(study: Study, runs: list[Run], labels: dict[Path, str]) -> list[list[Run]]:
+def _divide(stages: dict[Path, Stage], runs: list[Run], labels: dict[Path, str]) -> list[list[Run]]:
     """The runs by the held-out rows that the first run of their arm was measured on, since figures of other rows cannot
     be compared, and those of stages that the study sets apart, by what they are compared with; these last, most runs
     first."""
-    apart = {job.arm: (stage.apart, stage.against) for stage in study.stages.values() for job in stage.jobs}
     of_arm: dict[str, tuple] = {}
     families: dict[tuple, list[Run]] = {}
     for run in runs:
         rows = run.preferences if run.trains_scorer else run.sampled("baseline")
-        key = apart[labels[run.path]], run.trains_scorer, frozenset((row["id"], row["prompt"]) for row in rows)
+        stage = stages[run.path]
+        key = (stage.apart, stage.against), run.trains_scorer, frozenset((row["id"], row["prompt"]) for row in rows)
         families.setdefault(of_arm.setdefault(labels[run.path], key), []).append(run)
     return [families[key] for key in sorted(families, key=lambda key: (key[0] != (False, None), -len(families[key])))]
 

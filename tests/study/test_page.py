@@ -15,9 +15,8 @@ def test_runs_are_compared_on_the_rows_of_their_arm_and_apart_where_the_study_sa
     runs[-1] = make_run("other", "1", [4])  # an arm that draws its own rows for each seed
     labels = {run.path: run.path.parts[0] for run in runs}
     against = dict.fromkeys(["falls", "mended", "better"], "falls")
-    stages = {arm: SimpleNamespace(jobs=[SimpleNamespace(arm=arm)], apart=arm == "kl", against=against.get(arm))
-              for arm in labels.values()}  # fmt: skip
-    families = _divide(SimpleNamespace(stages=stages), runs, labels)
+    stages = {path: SimpleNamespace(apart=arm == "kl", against=against.get(arm)) for path, arm in labels.items()}
+    families = _divide(stages, runs, labels)
     assert [list(dict.fromkeys(labels[run.path] for run in family)) for family in families] == [
         ["a"],
         ["other"],
