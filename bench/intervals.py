@@ -30,8 +30,6 @@ from rlhf_exp.stats import (
     share_interval,
     wilson,
 )
-from rlhf_exp.stats.aggregate import RESAMPLES as MANY
-from rlhf_exp.stats.aggregate import interquartile_mean, interquartile_mean_interval, probability_of_improvement
 from rlhf_exp.stats.collapse import find_collapsed
 from rlhf_exp.stats.crossed import estimate
 from rlhf_exp.stats.intervals import standard_error
@@ -266,28 +264,6 @@ def _call(rng: np.random.Generator, means: np.ndarray, rows: int) -> list[tuple[
     return find_collapsed({str(i): own / rows for i, own in enumerate(right)}, error)
 
 
-def aggregates(rng: np.random.Generator, repeats: int, *design: int) -> Iterator[str]:
-    """Coverage of rliable's interquartile mean and probability of improvement."""
-    yield "Runs with normal scores. Share of intervals that hold the truth, and their median width, standard deviations"
-    yield f"{'runs':>4} {'tasks':>5} {'interquartile mean':>18} {'at 2.5 and 97.5%':>16} {'improvement':>11}"
-    shift = 0.5
-    better = float(stats.norm.cdf(shift / np.sqrt(2)))
-    for runs in (2, 3, 5, 10):
-        for tasks in (1, 3):
-            ours, plain, improved = [], [], []
-            for seed in range(repeats):
-                scores, others = rng.standard_normal((2, runs, tasks))
-                ours.append(interquartile_mean_interval(scores, seed))
-                drawn = scores[rng.integers(runs, size=(MANY // 5, runs, tasks)), np.arange(tasks)]
-                low, high = np.quantile(interquartile_mean(drawn), [0.025, 0.975])
-                plain.append({"value": 0.0, "low": low, "high": high})
-                improved.append(probability_of_improvement(scores + shift, others, seed))
-            cells = [
-                f"{_share_held(of, 0):.3f} {np.median([i['high'] - i['low'] for i in of]):5.2f}" for of in (ours, plain)
-            ]
-            yield f"{runs:4} {tasks:5} {cells[0]:>18} {cells[1]:>16} {_share_held(improved, better):11.3f}"
-
-
 def bootstrap_rows(gains: np.ndarray, rng: np.random.Generator) -> Interval:
     """The percentile bootstrap over rows."""
     means = gains[rng.integers(len(gains), size=(RESAMPLES, len(gains)))].mean(1)
@@ -315,8 +291,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=512, help="held-out rows, but of one run's table")
     parser.add_argument("--starts", type=int, default=1, help="passes of the start model")
     tables = {
-        table.__name__: table
-        for table in (over_seeds, few_seeds, of_one_run, few_changes, tests, plans, collapses, aggregates)
+        table.__name__: table for table in (over_seeds, few_seeds, of_one_run, few_changes, tests, plans, collapses)
     }
     parser.add_argument("--only", choices=tables)
     args = parser.parse_args()

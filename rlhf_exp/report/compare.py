@@ -132,10 +132,9 @@ def _describe_results(measured: Groups, tests: dict[str, pairwise.Tests]) -> lis
 
 
 def _describe_tests(measured: Groups, tests: dict[str, pairwise.Tests]) -> list[Block]:
-    """Sampling baselines, tests, aggregates and costs."""
+    """Sampling baselines, tests and costs."""
     runs, about = _flatten(measured), pairwise.find_about(measured, tests)
     blocks = compare_baselines(measured) + pairwise.tabulate_tests(tests, [*list(tests)[:1], "reward", *about])
-    blocks += pairwise.describe_aggregates(measured, columns.TRAINED)
     for heading, figures in columns.PARTS.items():
         if shown := list_columns(runs, figures):
             blocks += [Heading(heading, folded=True), _table(measured, shown), footnote(join_notes(shown))]

@@ -1,13 +1,9 @@
 """Tests which settings differ significantly, each from the start model, and each from the best or a named one, and
-says so in sentences and tables; and aggregates over many runs by rliable's definitions, from five seeds on, or over
-several tasks or budgets.
+says so in sentences and tables.
 
 tests = run_figures({"ppo": [...], "grpo": [...]})   ->  {"held-out accuracy": Tests(TRAINED, contrasts, ...), ...}
 summarise_tests(groups, tests, about)                ->  [Text("ppo against grpo: no measurable ..."), ...]
 tabulate_tests(tests, ["held-out accuracy"])         ->  [Heading(...), Table(...), ...]
-describe_aggregates({"grpo max_tokens=32": [...], "grpo max_tokens=64": [...], ...}, TRAINED)  ->  [Heading(...), ...]
-
-A stratum is a task at a budget. A method is aggregated if it has the same number of seeds in every stratum.
 """
 
 import re
@@ -18,17 +14,12 @@ import numpy as np
 
 from rlhf_exp.report.columns import RANKING, REWARD, TESTED, ByRow, Column, fill, mean_over_seeds, stack, subtract
 from rlhf_exp.report.groups import MANY, Groups, find_varied
-from rlhf_exp.report.page import NOTES, TEXTS, Block, Figures, Heading, Text, footnote
-from rlhf_exp.report.plots import Line, Panel, Plot, choose_style
+from rlhf_exp.report.page import NOTES, TEXTS, Block, Heading, Text, footnote
 from rlhf_exp.runs.figures import percent
-from rlhf_exp.stats import START, Contrast, Interval, aggregate, as_interval, compare_settings
+from rlhf_exp.stats import START, Contrast, as_interval, compare_settings
 from rlhf_exp.stats.collapse import find_collapsed
 from rlhf_exp.stats.contrasts import bound_spreads, measure_spreads, shared_deviation
 from rlhf_exp.stats.intervals import standard_error
-
-STRATUM = re.compile(r"\s*\b(?:task|max_tokens)=\S+")
-THRESHOLDS = np.linspace(0, 1, 201)
-SEED = 0
 
 FAR_BELOW = 10
 """A difference this many times below what was detectable is too small to matter, if neither more seeds nor more rows
@@ -166,41 +157,6 @@ def describe_collapsed(groups: Groups, column: Column) -> str | None:
     return f"Far below the other seeds of their setting, and in its mean: {'; '.join(named)}." if named else None
 
 
-def describe_aggregates(groups: Groups, column: Column) -> list[Block]:
-    """A table and the performance profiles of at least two methods; else nothing."""
-    strata, scores = collect_scores(groups, column)
-    if len(scores) < 2 or (len(strata) < 2 and max(map(len, scores.values())) < aggregate.FEWEST_RUNS):
-        return []
-    means = {label: aggregate.interquartile_mean_interval(found, SEED) for label, found in scores.items()}
-    best = max(means, key=lambda label: means[label]["value"])
-
-    def compare(label: str) -> Interval | None:
-        return None if label == best else aggregate.probability_of_improvement(scores[best], scores[label], SEED)
-
-    cells = Column("interquartile mean", means.get, percent), Column(f"{best} is better", compare, percent)
-    note = NOTES["aggregates"].format(strata=", ".join(strata))
-    plot = _plot_profiles(scores)
-    return [Heading("Over all runs"), fill([Column("method", str), *cells], scores), footnote(note), Figures([plot])]
-
-
-def collect_scores(groups: Groups, column: Column) -> tuple[list[str], Scores]:
-    """The strata, and of each method (runs, strata) the figure of each of its runs; without methods that lack a stratum
-    or have other numbers of seeds in some."""
-    by_method: dict[str, dict[str, list[float]]] = {}
-    for label, group in groups.items():
-        for run in group:
-            if (figure := column.read(run)) and figure["value"] is not None:
-                method = STRATUM.sub("", label).strip() or label
-                stratum = f"{run.info.get('task')} at {run.info.get('max_tokens')} tokens"
-                by_method.setdefault(method, {}).setdefault(stratum, []).append(figure["value"])
-    strata = list(dict.fromkeys(stratum for found in by_method.values() for stratum in found))
-    scores = {}
-    for method, found in by_method.items():
-        if set(found) == set(strata) and len(set(map(len, found.values()))) == 1:
-            scores[method] = np.array([found[stratum] for stratum in strata]).T
-    return strata, scores
-
-
 def _list_gains(tests: Tests, many: bool) -> str:
     """Which settings are above the start model, not measurably different, and below; of many only their names."""
     parts = []
@@ -324,15 +280,3 @@ def _write_needed(contrast: Contrast) -> str:
 
 def _write_p(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def _plot_profiles(scores: Scores) -> Plot:
-    """The share of runs above each accuracy."""
-    lines = [
-        Line(100 * THRESHOLDS, 100 * aggregate.performance_profile(found, THRESHOLDS), label,
-             style=choose_style(place) | {"drawstyle": "steps-post"})
-        for place, (label, found) in enumerate(scores.items())
-    ]  # fmt: skip
-    limits = {"xlim": (0, 105 * max(found.max() for found in scores.values())), "ylim": (0, 102)}
-    caption = "Performance profiles: the share of runs whose accuracy is above a threshold"
-    return Plot("profiles", caption, [Panel("accuracy above, %", "share of runs, %", lines, limits)])

@@ -5,7 +5,6 @@ crossed       of means over seeds and rows, and of paired differences over rows
 wins          of win rates
 contrasts     which settings differ, and what these runs could have shown (planning)
 collapse      runs far below the other seeds
-aggregate     interquartile mean, probability of improvement, performance profiles
 """
 
 from rlhf_exp.stats.contrasts import START, Contrast, compare_settings, holm

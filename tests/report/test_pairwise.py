@@ -4,11 +4,8 @@ import pytest
 
 from rlhf_exp.report import write_report
 from rlhf_exp.report.columns import DIFFERENCE, TESTED, TRAINED, align, mean_over_seeds, of_samples, read_wins, stack
-from rlhf_exp.report.groups import group_runs
-from rlhf_exp.report.page import Figures, Table
+from rlhf_exp.report.page import Table
 from rlhf_exp.report.pairwise import (
-    collect_scores,
-    describe_aggregates,
     describe_collapsed,
     find_about,
     run_figures,
@@ -16,7 +13,6 @@ from rlhf_exp.report.pairwise import (
     summarise_tests,
     tabulate_tests,
 )
-from rlhf_exp.report.plots import draw
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.stats import START
 
@@ -132,33 +128,3 @@ def test_a_collapsed_seed_is_named_in_the_report(groups, tmp_path, edit):
     assert "grpo, seed 1: 1.0% [0.0, 3.0]." in describe_collapsed({"grpo": [whole, load_run(lost.path)]}, TRAINED)
     write_report([whole.path, lost.path], tmp_path / "out")
     assert "**Collapsed seeds.** Far below the other seeds" in (tmp_path / "out" / "report.md").read_text()
-
-
-@pytest.fixture
-def budgets(groups, tmp_path, make_run, edit_info):
-    """A better and a worse method at two budgets, of two seeds each."""
-    runs = [*groups["grpo"], *groups["bnpo"]]
-    for run in tuple(runs):
-        seed, loss = run.info["seed"], run.info["loss_type"]
-        path = make_run(tmp_path / f"{loss}{seed}longer", seed, loss, 0.3 if loss == "grpo" else 0.0)
-        edit_info(path, max_tokens=128)
-        runs.append(load_run(path))
-    return runs
-
-
-def test_budgets_are_strata_of_a_method_and_a_method_that_lacks_a_run_is_left_out(budgets):
-    strata, scores = collect_scores(group_runs(budgets), TRAINED)
-    assert strata == ["countdown at 64 tokens", "countdown at 128 tokens"]
-    assert list(scores) == ["grpo", "bnpo"] and scores["grpo"].shape == (2, 2)
-    assert scores["grpo"][:, 0] == pytest.approx([TRAINED.read(run)["value"] for run in budgets[:2]])
-    assert list(collect_scores(group_runs(budgets[:-1]), TRAINED)[1]) == ["grpo"]
-
-
-def test_the_table_has_the_mean_of_the_middle_half_and_who_is_better(budgets, tmp_path, drawn):
-    blocks = describe_aggregates(group_runs(budgets), TRAINED)
-    [table] = [block for block in blocks if isinstance(block, Table)]
-    assert table.head == ["method", "interquartile mean", "grpo is better"]
-    assert [row[0] for row in table.rows] == ["grpo", "bnpo"]
-    assert table.rows[0][2] == "-" and table.rows[1][2].startswith("100.0%")
-    [plot] = [plot for block in blocks if isinstance(block, Figures) for plot in block.plots]
-    assert draw(plot, tmp_path).stat().st_size > 10_000
