@@ -104,12 +104,14 @@ class Widget(NamedTuple):
         name: of this part of the page, as links call it.
         content: what the script reads, as JSON; the head of the script says its form.
         instead: what report.md and a page without scripts show.
+        rest: rows for which the page has no room; the script reads them from plots/NAME.js.
     """
 
     kind: str
     name: str
     content: dict[str, Any]
     instead: list[Any]
+    rest: Sequence[dict[str, Any]] = ()
 
 
 Block = Heading | Text | Table | Figures | Code | Callout | Pair | Widget
@@ -127,6 +129,10 @@ def write_page(blocks: list[Block], out: Path, name: str = "report") -> Path:
     """Write NAME.md, NAME.html and plots/ into `out`; the first block is the title. Returns the HTML's path."""
     parts = [part for block in blocks for part in (block.instead if isinstance(block, Widget) else [block])]
     pictures = {plot.name: draw(plot, out) for part in parts if isinstance(part, Figures) for plot in part.plots}
+    for block in blocks:
+        if isinstance(block, Widget) and block.rest:
+            (out / "plots").mkdir(exist_ok=True)
+            (out / "plots" / f"{block.name}.js").write_text(f'REST.{block.name} = "{_pack(block.rest)}";\n')
     (out / f"{name}.md").write_text(to_markdown(blocks) + "\n", encoding="utf-8")
     page = out / f"{name}.html"
     page.write_text(to_html(blocks, pictures), encoding="utf-8")
@@ -161,7 +167,7 @@ def to_html(blocks: list[Block], pictures: dict[str, Path]) -> str:
     )
 
 
-def _pack(content: dict[str, Any]) -> str:
+def _pack(content: Any) -> str:
     """JSON, compressed, as letters that HTML leaves alone; the same bytes each time."""
     text = json.dumps(_clean(content), separators=(",", ":"))
     return b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()

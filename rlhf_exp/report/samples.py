@@ -22,7 +22,7 @@ KINDS = {1: ("Better after training", 3), -1: ("Worse after training", 2), 0: ("
 """Samples by the sign of the change: the title, and how many report.md shows."""
 SHOWN_ALONE, COMPARED = 5, 20
 MOST_LETTERS = 12_000_000
-"""Of longer texts a page has the first rows, and says which file of the run has all."""
+"""Of longer texts a page has the first rows; a file beside it has the others."""
 FILES = {"samples": "samples.jsonl", "training": "completions.jsonl"}
 
 ERROR_KINDS: dict[str, tuple[str, str]] = TEXTS["error kinds"]
@@ -112,9 +112,10 @@ def browse(name: str, rows: Iterable[dict[str, Any]], instead: list[Any]) -> Wid
              for row in kept for key, value in row["values"].items() if value is not None}  # fmt: skip
     fields = [{"key": key, "label": key, "kind": kind} for key, kind in kinds.items()]
     content: dict[str, Any] = {"fields": fields, "rows": kept}
-    if len(kept) < len(rows) and name in FILES:
+    rest = rows[len(kept) :] if name in FILES else []
+    if rest:
         content["note"] = NOTES["first samples"].format(shown=len(kept), n=len(rows), file=FILES[name])
-    return Widget("samples", name, content, instead)
+    return Widget("samples", name, content, instead, rest)
 
 
 def _show_pair(before: dict, after: dict) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from rlhf_exp.report import write_report
+from rlhf_exp.report import samples, write_report
 from rlhf_exp.report.page import Heading, Table, Widget, write_page
 from rlhf_exp.runs.folder import write_json, write_jsonl
 from tests.report.browser import ask, needs_browser
@@ -41,10 +41,33 @@ def test_a_run_shows_its_curves_and_all_of_its_samples(run_dir, tmp_path):
     assert found[3:] == ["24 of 24", 10, True]
 
 
+def test_samples_that_the_page_has_no_room_for_are_loaded_from_a_file_beside_it(run_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr(samples, "MOST_LETTERS", 6_000)
+    page = write_report([run_dir], run_dir)
+    script = """
+        const count = () => all("#samples .count")[0].textContent;
+        const before = count();
+        all("#samples .label button")[0].click();
+        for (let i = 0; i < 100 && count() === before; i++) await wait(20);
+        choose(all("#samples input[type=search]")[0], "no such text");
+        return [before, count(), all("#samples .label button").length];
+        """
+    before, after, buttons = ask(page, script, tmp_path)
+    some = int(before.split()[0])
+    assert 0 < some < 24 and before == f"{some} of {some}" and after == "0 of 24" and buttons == 0
+    (run_dir / "plots" / "samples.js").unlink()
+    missing = """
+        all("#samples .label button")[0].click();
+        for (let i = 0; i < 100 && all("#samples .label button").length; i++) await wait(20);
+        return all("#samples .label")[0].textContent;
+        """
+    assert ask(page, missing, tmp_path).endswith("plots/samples.js is not beside this page.")
+
+
 def test_samples_are_searched_filtered_sorted_compared_and_linked(run_dir, tmp_path):
     page = write_report([run_dir], run_dir)
-    samples = [json.loads(line) for line in (run_dir / "samples.jsonl").read_text().splitlines()]
-    after = [row for row in samples if row["which"] == "trained" and row["decoding"] == "sampled" and not row["sample"]]
+    lines = [json.loads(line) for line in (run_dir / "samples.jsonl").read_text().splitlines()]
+    after = [row for row in lines if row["which"] == "trained" and row["decoding"] == "sampled" and not row["sample"]]
     right = sum(row["outcome"] == "correct" for row in after)
     found = ask(
         page,

@@ -4,6 +4,7 @@
 // a function here: WIDGETS.KIND(element, content). Texts reach the page by textContent alone.
 
 const WIDGETS = {};
+const REST = {}; // the rows of plots/NAME.js, as a widget's data are packed, by NAME
 
 /** make("a", {href: "#x", class: "y", onclick: f}, "text", child): an element. */
 function make(tag, attributes = {}, ...children) {

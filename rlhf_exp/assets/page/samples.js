@@ -5,7 +5,7 @@
 //   rows: [{id, prompt, values: {key: value}, sides: [{caption, text, answer, tokens, colours: {name: [number]},
 //           fixed}]}],
 //   note,
-// }  `note`, `answer`, `tokens`, `colours` and `fixed` may be missing; `tokens` are the texts of the tokens, in order; a
+// }  `note`, of rows for which the page has no room (plots/NAME.js), `answer`, `tokens`, `colours` and `fixed` may be missing; `tokens` are the texts of the tokens, in order; a
 // text that is `fixed` is compared with no other.
 
 const FIRST_SHOWN = 10;
@@ -157,7 +157,19 @@ WIDGETS.samples = (element, content) => {
     if (step) event.target.closest(".card")?.[step]?.focus();
   };
   tools.append(count);
-  if (content.note) element.append(make("p", { class: "label" }, content.note));
+  if (content.note) {
+    const note = make("p", { class: "label" }, content.note);
+    const src = `plots/${name}.js`;
+    const onload = async () => {
+      const all = [...rows, ...(await decode(REST[name]))];
+      element.replaceChildren();
+      WIDGETS.samples(element, { fields, rows: all });
+    };
+    const onerror = () => (note.textContent = `${content.note} ${src} is not beside this page.`);
+    const load = () => document.head.append(make("script", { src, onload, onerror }));
+    note.append(" ", make("button", { type: "button", onclick: load }, "load the others"));
+    element.append(note);
+  }
   element.append(tools, list, more);
 
   const openLinked = () => {
