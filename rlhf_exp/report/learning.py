@@ -1,19 +1,15 @@
 """What was measured on validation rows during training (`eval.every`): against its cost, and against the KL.
 
 describe_learning({"ppo": [run, run], "grpo": [run]})  ->  blocks
-
->>> float(area(np.array([0, 10, 20]), np.array([0.2, 0.4, 0.4]), 20))
-0.35
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from rlhf_exp.report.columns import Column, at, fill, stack
+from rlhf_exp.report.columns import Column, at, stack
 from rlhf_exp.report.groups import Groups
-from rlhf_exp.report.page import NOTES, Block, Figures, Heading, Text
+from rlhf_exp.report.page import NOTES, Block, Figures, Heading, Table, footnote
 from rlhf_exp.report.plots import Line, Panel, Plot, choose_style, read_bounds
 from rlhf_exp.runs.figures import number, percent
 from rlhf_exp.runs.load import Run
@@ -56,8 +52,7 @@ KINDS = (Column("accuracy", at("accuracy"), percent, kind=SHARES), Column("rewar
 
 
 def describe_learning(groups: Groups) -> list[Block]:
-    """Plots against each cost and against the KL, and the area under each curve against a cost; nothing if no run was
-    measured in training."""
+    """Plots against each cost and the KL, and the dates of falls; nothing if no run was measured in training."""
     runs = [run for group in groups.values() for run in group]
     kind = next((kind for kind in KINDS if any(run.series(f"{HELD_OUT}{kind.name}")[0] for run in runs)), None)
     if kind is None:
@@ -66,19 +61,12 @@ def describe_learning(groups: Groups) -> list[Block]:
     if not any(read.values()):
         return []
     panels = [_plot_cost((COSTS | KL)[cost], traces, kind) for cost, traces in read.items() if traces]
-    columns, ends = [Column("setting", str), Column("seeds", lambda label: len(groups[label]))], []
-    for cost, title in COSTS.items():
-        if read[cost]:
-            end = min(float(trace.places[-1]) for traces in read[cost].values() for trace in traces)
-            areas = {label: _measure_area(traces, end, kind) for label, traces in read[cost].items()}
-            columns.append(Column(title, areas.get, kind.write))
-            ends.append(f"{title} {end:,.0f}")
     dates = {label: step for label, traces in read["step_seconds"].items() if (step := date_fall(traces, kind))}
-    columns += [Column("below the start from step", dates.get, str)] if dates else []
+    rows = [[label, str(step)] for label, step in dates.items()]
     caption = f"{kind.name.capitalize()} on validation rows in training: the mean over seeds with its 95% interval"
     plot = Plot("learning", caption, panels, 0.9 + 2.5 * len(panels))
-    note = NOTES["area"].format(title=kind.name, ends=", ".join(ends)) + f" {NOTES['fall']}" * bool(dates)
-    return [Heading("Learning on validation rows"), Figures([plot]), fill(columns, groups), Text(note)]
+    blocks: list[Block] = [Heading("Learning on validation rows"), Figures([plot])]
+    return [*blocks, Table(["setting", "below the start from step"], rows), footnote(NOTES["fall"])] if rows else blocks
 
 
 def measure_points(run: Run) -> dict[str, dict[int, Interval]]:
@@ -92,29 +80,13 @@ def measure_points(run: Run) -> dict[str, dict[int, Interval]]:
     return found
 
 
-def summarise(traces: list[Trace], read: Callable[[Trace, np.ndarray], np.ndarray], kind: Column) -> list[Interval]:
-    """Means over seeds, with 95% intervals that join seeds, rows and sampling; of one seed, or without each row's
-    figures, there are none.
-
-    Args:
-        read: (trace, (points,) values) -> (numbers,), linear in the values: of a mean curve, or of each row's.
-    """
-    rows = [{name: read(trace, values) for name, values in trace.by_row.items()} for trace in traces]
-    figures = stack(rows) if len(rows) > 1 else None  # (seeds, rows, numbers)
+def summarise(traces: list[Trace], kind: Column) -> list[Interval]:
+    """Means over seeds at each point, with 95% intervals that join seeds, rows and sampling; of one seed, or without
+    each row's figures, there are none."""
+    figures = stack([trace.by_row for trace in traces]) if len(traces) > 1 else None  # (seeds, rows, points)
     if figures is None:
-        return [exact(float(value)) for value in np.mean([read(trace, trace.values) for trace in traces], axis=0)]
+        return [exact(float(value)) for value in np.mean([trace.values for trace in traces], axis=0)]
     return [crossed_interval(figures[:, :, i], kind.kind or LEVELS) for i in range(figures.shape[2])]
-
-
-def area(places: np.ndarray, values: np.ndarray, end: float) -> np.ndarray:
-    """The area under the piecewise linear curve from 0 to `end`, divided by `end`.
-
-    Args:
-        places: (points,) increasing, from 0 to at least `end`.
-        values: (points,)
-    """
-    inside = np.append(places[places < end], end)
-    return np.trapezoid(np.interp(inside, places, values), inside) / end
 
 
 def date_fall(traces: list[Trace], kind: Column) -> int | None:
@@ -133,10 +105,6 @@ def date_fall(traces: list[Trace], kind: Column) -> int | None:
 def _find_shared(traces: list[Trace]) -> list[int]:
     """The steps that all of them measured."""
     return sorted(set.intersection(*(set(trace.steps) for trace in traces)))
-
-
-def _measure_area(traces: list[Trace], end: float, kind: Column) -> Interval:
-    return summarise(traces, lambda trace, values: area(trace.places, values, end)[None], kind)[0]
 
 
 def _read_traces(groups: Groups, kind: Column, cost: str) -> dict[str, list[Trace]]:
@@ -169,7 +137,7 @@ def _plot_cost(xlabel: str, groups: dict[str, list[Trace]], kind: Column) -> Pan
     lines, scale = [], 100 if kind.kind is SHARES else 1
     for place, (label, traces) in enumerate(groups.items()):
         traces = [trace.pick(_find_shared(traces)) for trace in traces]
-        found = summarise(traces, lambda trace, values: values, kind)
+        found = summarise(traces, kind)
         x = np.mean([trace.places for trace in traces], axis=0)
         y = scale * np.array([interval["value"] for interval in found])
         lines.append(Line(x, y, label, band=read_bounds(found, scale), style=choose_style(place)))

@@ -1,10 +1,10 @@
-"""Curves on validation rows against their cost and against the KL, and the area under them."""
+"""Curves on validation rows against their cost and against the KL, and the dates of falls."""
 
 import numpy as np
 import pytest
 
-from rlhf_exp.report.learning import area, describe_learning
-from rlhf_exp.report.page import Figures, Table, Text
+from rlhf_exp.report.learning import describe_learning
+from rlhf_exp.report.page import Figures, Table
 from rlhf_exp.runs.folder import write_jsonl
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.stats import SHARES, crossed_interval
@@ -57,45 +57,28 @@ def make_groups(tmp_path, make_run):
 )
 def test_a_fall_has_the_date_from_which_on_accuracy_stays_clearly_below_the_start(tmp_path, make_run, seeds, step):
     group = [add_validation(make_run(tmp_path / f"{i}", i, "grpo"), found) for i, found in enumerate(seeds)]
-    table = read_table(describe_learning({"falls": group}))
-    dates = [row[table.head.index("below the start from step")] for row in table.rows] if step else [None]
-    assert dates == [str(step) if step else None]
-    assert ("below the start from step" in table.head) == bool(step)
+    tables = [block for block in describe_learning({"falls": group}) if isinstance(block, Table)]
+    assert [table.rows for table in tables] == ([[["falls", str(step)]]] if step else [])
 
 
 def test_without_the_rows_a_fall_has_no_date(tmp_path, make_run):
     run = add_validation(make_run(tmp_path / "0", 0, "grpo"), [0.6, 0.1, 0.1], by_row=False)
-    assert "below the start from step" not in read_table(describe_learning({"falls": [run]})).head
+    assert not any(isinstance(block, Table) for block in describe_learning({"falls": [run]}))
 
 
-def read_table(blocks):
-    return next(block for block in blocks if isinstance(block, Table))
+def test_curves_stand_at_what_was_spent_and_join_seeds_and_rows(make_groups):
+    [plot] = [plot for block in describe_learning(make_groups()) if isinstance(block, Figures) for plot in block.plots]
+    trained, seconds, kl = plot.panels  # nothing was sampled
+    assert [line.label for line in trained.lines] == ["grpo", "dr_grpo"]
+    assert trained.lines[0].x == pytest.approx([0, 100, 200]) and seconds.lines[0].x == pytest.approx([0, 0.5, 1])
+    assert kl.lines[0].x == pytest.approx([0, 0.7, 1.4])
+    assert trained.lines[0].y == pytest.approx([20, 35, 45])
+    # At the first measurement 12 rows are right in both seeds, four in the second, and 24 in none.
+    found = crossed_interval(np.array([[1.0] * 12 + [0.0] * 28, [1.0] * 16 + [0.0] * 24]), SHARES)
+    assert trained.lines[0].band[:, 1] == pytest.approx([100 * found["low"], 100 * found["high"]])
 
 
-def test_the_area_is_that_of_the_piecewise_linear_curve():
-    places, curve = np.array([0.0, 10, 20]), np.array([0.2, 0.4, 0.4])
-    assert area(places, curve, 20) == pytest.approx((0.3 * 10 + 0.4 * 10) / 20)
-    assert area(places, curve, 15) == pytest.approx((0.3 * 10 + 0.4 * 5) / 15)
-    assert area(np.array([0.0, 10]), np.array([0.0, 1.0]), 5) == pytest.approx(0.25)
-
-
-def test_areas_are_up_to_the_cost_that_all_runs_reached_and_join_seeds_and_rows(make_groups):
-    blocks = describe_learning(make_groups())
-    table = read_table(blocks)
-    assert table.head == ["setting", "seeds", "tokens trained on", "seconds inside steps"]  # nothing was sampled
-    # Rows that are right from the start on, from the first measurement on, only at the last one, and never.
-    first = [1.0] * 8 + [0.75] * 4 + [0.25] * 8 + [0.0] * 20
-    second = [1.0] * 8 + [0.75] * 8 + [0.0] * 24
-    found = crossed_interval(np.array([first, second]), SHARES)
-    assert found["value"] == pytest.approx(((0.25 + 0.4) / 2 + (0.3 + 0.4) / 2) / 2)
-    written = [f"{100 * found[end]:.1f}" for end in ("value", "low", "high")]
-    assert table.rows[0][:3] == ["grpo", "2", "{}% [{}, {}]".format(*written)]
-    assert table.rows[1][2].startswith("20.0% [")
-    plots = [plot.name for block in blocks if isinstance(block, Figures) for plot in block.plots]
-    assert plots == ["learning"]
-
-
-def test_without_the_rows_areas_have_no_interval_and_the_report_says_why(make_groups):
-    blocks = describe_learning(make_groups(by_row=False))
-    assert read_table(blocks).rows[1][2] == "20.0%"
-    assert "validation.jsonl" in next(block for block in blocks if isinstance(block, Text)).text
+def test_without_the_rows_a_curve_has_no_band(make_groups):
+    [figures] = [block for block in describe_learning(make_groups(by_row=False)) if isinstance(block, Figures)]
+    line = figures.plots[0].panels[0].lines[0]
+    assert line.band == pytest.approx(np.array([line.y, line.y]))
