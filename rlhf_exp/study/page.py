@@ -6,15 +6,18 @@ page = write_study(read_study("brevity"))
 from pathlib import Path
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.report.columns import CORRECT_BEFORE, REWARDED_BEFORE, align
+from rlhf_exp.report.columns import CORRECT_BEFORE, KL, REWARDED_BEFORE, align, mean_over_seeds
 from rlhf_exp.report.compare import describe_runs, tabulate_study
 from rlhf_exp.report.groups import Groups
-from rlhf_exp.report.page import Block, Heading, Table, Text, write_page
+from rlhf_exp.report.page import NOTES, Block, Figures, Heading, Table, Text, footnote, write_page
+from rlhf_exp.report.plots import PALETTE, Line, Panel, Plot, choose_style, read_bounds
 from rlhf_exp.report.single import describe_preferences, describe_run
 from rlhf_exp.runs.figures import duration, number, percent
 from rlhf_exp.runs.load import Run, load_run, refusing_damage
-from rlhf_exp.stats import LEVELS, SHARES, crossed_interval
+from rlhf_exp.stats import LEVELS, SHARES, crossed_interval, exact
 from rlhf_exp.study.stages import Stage, Study
+
+MARKERS = "os^D"
 
 
 def write_study(study: Study) -> Path:
@@ -48,7 +51,9 @@ def write_study(study: Study) -> Path:
                 shown = max(family, key=lambda run: len(done[labels[run.path]]))
                 blocks += [Text(f"Of {labels[shown.path]}, {shown.path.name}:"), *describe_preferences(shown)]
         alone = {arm: group for arm, group in done.items() if group and not group[0].trains}
-        blocks += [Heading("Models measured alone"), _tabulate_alone(alone)] if alone else []
+        found = {run.path: run for group in done.values() for run in group}
+        makers = {job.folder: found[path] for job in jobs if (path := job.needs.get("model.path")) in found}
+        blocks += describe_alone(alone, makers) if alone else []
         blocks += [Heading("Stages"), Table(["arm", "runs finished", "time of all", "most memory"], rows)]
         measured = {arm: group for arm, group in done.items() if group}
         blocks += describe_claims(study.claims, measured) if study.claims else []
@@ -63,22 +68,45 @@ def _divide(stages: dict[Path, Stage], runs: list[Run], labels: dict[Path, str])
     of_arm: dict[str, tuple] = {}
     families: dict[tuple, list[Run]] = {}
     for run in runs:
-        rows = run.preferences if run.trains_scorer else run.sampled("baseline")
         stage = stages[run.path]
-        key = (stage.apart, stage.against), run.trains_scorer, frozenset((row["id"], row["prompt"]) for row in rows)
+        key = (stage.apart, stage.against), run.trains_scorer, _list_rows(run)
         families.setdefault(of_arm.setdefault(labels[run.path], key), []).append(run)
     return [families[key] for key in sorted(families, key=lambda key: (key[0] != (False, None), -len(families[key])))]
 
 
-def _tabulate_alone(groups: Groups) -> Table:
-    """The figures of models that were not trained further, over seeds, rows and sampling."""
-    figures = {"accuracy": (CORRECT_BEFORE, SHARES, percent), "reward": (REWARDED_BEFORE, LEVELS, number(".3f"))}
-    rows = []
-    for arm, group in groups.items():
-        found = [(align(group, read), kind, write) for read, kind, write in figures.values()]
-        cells = ["-" if of is None else write(crossed_interval(of, kind)) for of, kind, write in found]
-        rows.append([arm, str(len(group)), *cells])
-    return Table(["arm", "seeds", *figures], rows)
+def describe_alone(groups: Groups, makers: dict[Path, Run]) -> list[Block]:
+    """The figures of models that were not trained further, over seeds, rows and sampling; of those that were trained
+    from the first of them the KL to it, and a plot of that and the reward.
+
+    Args:
+        makers: by the folder of a run the one that trained its model, and measured the KL.
+    """
+    rows, lines, (first, *_) = [], list[Line](), groups.values()
+    starts = [run.config["model"] for run in first]
+    for place, (arm, group) in enumerate(groups.items()):
+        of_rows = (align(group, CORRECT_BEFORE), SHARES), (align(group, REWARDED_BEFORE), LEVELS)
+        accuracy, reward = (None if of is None else crossed_interval(of, kind) for of, kind in of_rows)
+        trained = [run for one in group if (run := makers.get(one.path)) and run.config["model"] in starts]
+        kl = exact(0.0) if group is first else mean_over_seeds(trained, KL)
+        cells = ((accuracy, percent), (reward, number(".3f")), (kl, KL.write))
+        rows.append([arm, str(len(group)), *("-" if figure is None else write(figure) for figure, write in cells)])
+        if reward and kl and _list_rows(group[0]) == _list_rows(first[0]):
+            style = choose_style(place) | {"marker": MARKERS[place // len(PALETTE) % len(MARKERS)], "linestyle": "none"}
+            lines.append(Line([reward["value"]], [kl["value"]], arm, read_bounds([reward]), style=style))
+    panel = Panel("reward, with its 95% interval", f"KL to {rows[0][0]}, nats per completion", lines)
+    plot = Plot("frontier", "Reward and KL of the models that were measured alone", [panel])
+    blocks: list[Block] = [
+        Heading("Models measured alone"),
+        Table(["arm", "seeds", "accuracy", "reward", "KL"], rows),
+        footnote(NOTES["alone"].format(first=rows[0][0])),
+    ]
+    return [*blocks, Figures([plot])] if len(lines) > 2 else blocks
+
+
+def _list_rows(run: Run) -> frozenset[tuple[str, str]]:
+    """The held-out rows that it was measured on."""
+    rows = run.preferences if run.trains_scorer else run.sampled("baseline")
+    return frozenset((row["id"], row["prompt"]) for row in rows)
 
 
 def _sum_cost(group: list[Run]) -> tuple[str, str]:
