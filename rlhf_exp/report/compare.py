@@ -17,7 +17,7 @@ from scipy import stats
 from rlhf_exp.report import columns, pairwise
 from rlhf_exp.report.baselines import compare_baselines
 from rlhf_exp.report.columns import Column, fill, join_notes, list_columns, mean_over_seeds
-from rlhf_exp.report.curves import plot_runs, show_curves
+from rlhf_exp.report.curves import HEADING, plot_runs, show_curves
 from rlhf_exp.report.grid import describe_grid, list_differences
 from rlhf_exp.report.groups import (
     Groups,
@@ -63,7 +63,7 @@ def describe_runs(runs: list[Run], named: str | None = None, labels: dict[Path, 
         if sentence := status_sentence(run):
             blocks.append(Callout("error" if run.status == "failed" else "warning", f"{names[run.path]}.", sentence))
     if plots := plot_runs(groups):
-        blocks += [Heading("Training curves"), show_curves(groups, plots)]
+        blocks += [HEADING, show_curves(groups, plots)]
     blocks += describe_learning(measured) + compare_samples(measured)
     blocks += _describe_tests(measured, tests) if measured else []
     blocks += [*describe_noise(runs), Heading("Every run", folded=True), _runs_table(groups, names)]

@@ -12,7 +12,7 @@ import numpy as np
 
 from rlhf_exp.report.groups import name_method
 from rlhf_exp.report.learning import HELD_OUT, measure_points
-from rlhf_exp.report.page import TEXTS, Figures, Widget
+from rlhf_exp.report.page import TEXTS, Figures, Heading, Widget
 from rlhf_exp.report.plots import Line, Panel, Plot, choose_style
 from rlhf_exp.runs.load import Run
 
@@ -32,6 +32,7 @@ class Curve(NamedTuple):
     only: str = ""
 
 
+HEADING = Heading("Training curves")
 KEYS = ("curves", "held_out_curves", "run_curves")
 CURVES, HELD_OUT_CURVES, RUN_CURVES = ([Curve(**curve) for curve in TEXTS[key]] for key in KEYS)
 COMPONENT = re.compile("rewards/(.+)/mean")

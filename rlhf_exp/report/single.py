@@ -5,7 +5,7 @@ describe_run(load_run(run_dir))  ->  [Heading(...), Text(...), ...]
 
 from rlhf_exp.report.baselines import describe_baselines
 from rlhf_exp.report.columns import MEMORY, Column, at, fill, join_notes, list_columns
-from rlhf_exp.report.curves import plot_run, show_curves
+from rlhf_exp.report.curves import HEADING, plot_run, show_curves
 from rlhf_exp.report.page import NOTES, Block, Callout, Code, Figures, Heading, Table, Text, footnote
 from rlhf_exp.report.plots import plot_accuracy
 from rlhf_exp.report.probes import describe_probes
@@ -57,7 +57,7 @@ def describe_run(run: Run) -> list[Block]:
     if run.trains:
         plots = plot_run(run)
         curves = show_curves({"": [run]}, plots) if run.metrics else Text("No training metrics were logged.")
-        blocks += [Heading("Training curves"), curves]
+        blocks += [HEADING, curves]
     if not run.trains_scorer:  # a reward model generates nothing
         blocks += describe_samples(run)
     blocks += describe_baselines(run) + describe_probes(run)

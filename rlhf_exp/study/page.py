@@ -8,6 +8,7 @@ from pathlib import Path
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.report.columns import CORRECT_BEFORE, KL, REWARDED_BEFORE, align, mean_over_seeds
 from rlhf_exp.report.compare import describe_runs, tabulate_study
+from rlhf_exp.report.curves import HEADING
 from rlhf_exp.report.groups import Groups
 from rlhf_exp.report.page import NOTES, Block, Figures, Heading, Table, Text, footnote, write_page
 from rlhf_exp.report.plots import PALETTE, Line, Panel, Plot, choose_style, read_bounds
@@ -42,6 +43,11 @@ def write_study(study: Study) -> Path:
         stages = {job.folder: stage for stage in study.stages.values() for job in stage.jobs}
         compared, *others = _divide(stages, [run for run in runs if run.trains], labels) or [runs]
         _, *described = describe_runs(compared, labels=labels) if len(compared) > 1 else describe_run(compared[0])
+        alone = {arm: group for arm, group in done.items() if group and not group[0].trains}
+        found = {run.path: run for group in done.values() for run in group}
+        makers = {job.folder: found[path] for job in jobs if (path := job.needs.get("model.path")) in found}
+        place = next((i for i, block in enumerate(described) if block == HEADING), len(described))
+        described[place:place] = describe_alone(alone, makers) if alone else []
         blocks += described  # without its title
         for family in others:
             arms = ", ".join(dict.fromkeys(labels[run.path] for run in family))
@@ -50,10 +56,6 @@ def write_study(study: Study) -> Path:
             if family[0].trains_scorer:
                 shown = max(family, key=lambda run: len(done[labels[run.path]]))
                 blocks += [Text(f"Of {labels[shown.path]}, {shown.path.name}:"), *describe_preferences(shown)]
-        alone = {arm: group for arm, group in done.items() if group and not group[0].trains}
-        found = {run.path: run for group in done.values() for run in group}
-        makers = {job.folder: found[path] for job in jobs if (path := job.needs.get("model.path")) in found}
-        blocks += describe_alone(alone, makers) if alone else []
         blocks += [Heading("Stages"), Table(["arm", "runs finished", "time of all", "most memory"], rows)]
         measured = {arm: group for arm, group in done.items() if group}
         blocks += describe_claims(study.claims, measured) if study.claims else []
