@@ -85,7 +85,7 @@ def prepare_sweep(config: DictConfig, loader: ConfigLoader) -> tuple[Jobs, dict[
             raise ConfigError([f"hydra/launcher={launcher}: takes one process per run; use hydra/launcher=basic"])
     if not first.dry_run:
         print(f"checking {total or 'the'} jobs", flush=True)  # importing TRL takes seconds
-    problems, configs = refuse_jobs(jobs, composed, listed)
+    problems, configs = check_jobs(jobs, composed, listed)
     if problems:
         raise ConfigError([*problems, f"none of {total} jobs was started" if total else "no job was started"])
     varied = [" ".join(text for text in job if text.split("=")[0] in swept) or "the job" for job in listed]
@@ -145,7 +145,7 @@ def run_sweep(config: DictConfig, loader: ConfigLoader) -> int:
     return min(bad.values(), default=0)  # the status of a failure (1) precedes that of a refusal (2)
 
 
-def refuse_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]]) -> tuple[list[str], list[Config]]:
+def check_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]]) -> tuple[list[str], list[Config]]:
     """Check each job as `run_job` will; returns the problems with their jobs, and the configs, if there are none. A
     problem of all jobs is listed once. TRL, which takes seconds to import, sees only jobs without others, and none of a
     dry run."""

@@ -89,14 +89,14 @@ def score_trimmed(
     order = torch.cat(chunks)
     places = in_completion[order, -width:]
 
-    def put_back(values: tuple[Any, ...]) -> torch.Tensor | None:
+    def scatter(values: tuple[Any, ...]) -> torch.Tensor | None:
         """(batch, width), with the chunks' figures at the completions' tokens, and else 0."""
         if values[0] is None:
             return None
         joined = torch.cat(values)
         return joined.new_zeros(places.shape).masked_scatter(places, joined)[order.argsort()]
 
-    return tuple(put_back(values) for values in zip(*parts, strict=True))
+    return tuple(scatter(values) for values in zip(*parts, strict=True))
 
 
 def _trim_rows(

@@ -19,7 +19,7 @@ from rlhf_exp.launch.slurm import Queue  # noqa: E402
 @pytest.fixture
 def start(command_line, monkeypatch, tmp_path):
     """Start a sweep of two jobs, `work(cfg, settings, jobs, again)` standing in for each."""
-    monkeypatch.setattr(sweep, "refuse_jobs", lambda jobs, composed, listed: ([], composed))
+    monkeypatch.setattr(sweep, "check_jobs", lambda jobs, composed, listed: ([], composed))
 
     def call(work, executor="local"):
         monkeypatch.setattr(sweep, "run_job", work)

@@ -28,7 +28,7 @@ def no_processes_left():
 @pytest.fixture
 def start(command_line, monkeypatch, tmp_path):
     """Start a sweep of four jobs in two processes, `work(cfg, settings, jobs, again)` standing in for each."""
-    monkeypatch.setattr(sweep, "refuse_jobs", lambda jobs, composed, listed: ([], composed))
+    monkeypatch.setattr(sweep, "check_jobs", lambda jobs, composed, listed: ([], composed))
 
     def call(work, folder=f"output_dir={tmp_path}"):
         monkeypatch.setattr(sweep, "run_job", work)
