@@ -15,7 +15,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from rlhf_exp import processes
+from rlhf_exp import __version__, processes
 from rlhf_exp.errors import FAILED, NOTE, REFUSED, ConfigError, Stop, name_error, printable, say
 
 FOLDERS = ("chat", "describe", "diagnose", "report", "runs", "sample", "study", "view")
@@ -38,6 +38,9 @@ def run_command(
     if {"-h", "--help"} & set(arguments):
         print(usage(), end="")
         return 0
+    if "--version" in arguments:
+        print(f"rlhf_exp {__version__}")
+        return 0
     if not sys.stderr.isatty():  # a log would keep every redraw; ours are lines there: progress.py
         hide_bars()
     if command and processes.count() > 1:
@@ -57,7 +60,7 @@ def guard(work: Callable[[], int | None], command: str = "", where: str = "") ->
     except BaseException as error:  # SystemExit too: a reward may raise anything
         notes = [note.removeprefix(NOTE) for note in getattr(error, "__notes__", ()) if note.startswith(NOTE)]
         if isinstance(error, SystemExit) and not (error.code or notes) and processes.is_main():
-            return 0  # a flag such as --version has printed all that was asked for
+            return 0  # a flag such as --info has printed all that was asked for
         if not notes and isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
             error = ConfigError([f"{str(error.filename)[:60]}...: {error.strerror}"])
         problems = error.problems if isinstance(error, ConfigError) else notes

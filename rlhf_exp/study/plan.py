@@ -95,8 +95,10 @@ def describe_plan(study: Study, stages: Iterable[str], plan: list[Planned]) -> s
         rows += [] if study.stages[name].jobs else [(name, "?", RUN, "Optuna chooses its runs", "unknown")]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    unknown = " and what is unknown" if any(row[-1] == "unknown" for row in rows) else ""
-    return "\n".join([*lines, f"in all {duration(total)}{unknown}, as runs like these took"])
+    is_unknown = any(row[-1] == "unknown" for row in rows)
+    parts = [f"{duration(total)}, as runs like these took"] if total or not is_unknown else []
+    parts += ["what is unknown: no run like it has finished here"] if is_unknown else []
+    return "\n".join([*lines, f"in all {', and '.join(parts)}"])
 
 
 def _check(cfg: DictConfig, job: Job, planned: dict[Path, Planned | None]) -> tuple[Config, list[str]]:

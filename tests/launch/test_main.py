@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 from omegaconf import OmegaConf
 
-from rlhf_exp import merge, pipeline
-from rlhf_exp.__main__ import format_help
+from rlhf_exp import __version__, merge, pipeline
+from rlhf_exp.__main__ import format_help, main
 from rlhf_exp.commands import COMMANDS
 from rlhf_exp.config import ROOT, trl_args
 from rlhf_exp.errors import ConfigError
@@ -340,6 +340,13 @@ def test_help_names_every_group_option_and_key():
     for key in ("seed", "max_tokens", "dry_run", "resume", "output_dir"):
         assert key in text
     assert len(text.splitlines()) < 60
+
+
+@pytest.mark.parametrize("command", [[], ["study"]])
+def test_the_version_is_that_of_the_package(monkeypatch, capsys, command):
+    monkeypatch.setattr(sys, "argv", ["rlhf-exp", *command, "--version"])
+    assert main() == 0
+    assert capsys.readouterr().out == f"rlhf_exp {__version__}\n"
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,19 @@ def test_a_new_study_runs_all_and_needs_no_folder_to_check_what_needs_it(plan):
     }  # fmt: skip
 
 
+def test_the_last_line_says_how_long_it_takes_if_that_is_known(plan):
+    def read_last():
+        study = read_study("chain.yaml", ())
+        return describe_plan(study, study.stages, plan_study(study, study.stages)).splitlines()[-1]
+
+    plan()
+    assert read_last() == "in all what is unknown: no run like it has finished here"
+    leave("sft", 0)
+    assert read_last().endswith(" s, as runs like these took, and what is unknown: no run like it has finished here")
+    leave("sft", 1), leave("grpo", 0), leave("grpo", 1)
+    assert read_last() == "in all 0.0 s, as runs like these took"
+
+
 def test_all_problems_of_all_stages_are_said_before_anything_runs(plan):
     with pytest.raises(ConfigError) as refused:
         plan("max_tokens=-3", "eval.rows=0")
