@@ -97,11 +97,11 @@ def describe_alone(groups: Groups, makers: dict[Path, Run]) -> list[Block]:
             lines.append(Line([reward["value"]], [kl["value"]], arm, read_bounds([reward]), style=style))
     panel = Panel("reward, with its 95% interval", f"KL to {rows[0][0]}, nats per completion", lines)
     plot = Plot("frontier", "Reward and KL of the models that were measured alone", [panel])
-    blocks: list[Block] = [
-        Heading("Models measured alone"),
-        Table(["arm", "seeds", "accuracy", "reward", "KL"], rows),
-        footnote(NOTES["alone"].format(first=rows[0][0])),
-    ]
+    head, notes = ["arm", "seeds", "accuracy", "reward"], [NOTES["study"]]
+    if any(row[-1] != "-" for row in rows[1:]):
+        head, notes = [*head, "KL"], [*notes, NOTES["alone"].format(first=rows[0][0])]
+    table = Table(head, [row[: len(head)] for row in rows])
+    blocks: list[Block] = [Heading("Models measured alone"), table, footnote(" ".join(notes))]
     return [*blocks, Figures([plot])] if len(lines) > 2 else blocks
 
 

@@ -53,5 +53,7 @@ def test_models_measured_alone_have_the_kl_to_the_first_of_them_if_they_were_tra
     assert [(line.label, *line.x, *line.y) for line in plot.panels[0].lines] == [
         ("start", pytest.approx(1.5), 0.0), ("ppo", pytest.approx(1.5), 2.0), ("dpo", pytest.approx(1.5), 4.0),
     ]  # fmt: skip
+    [table] = [block for block in describe_alone(groups, {}) if isinstance(block, Table)]
+    assert table.head == ["arm", "seeds", "accuracy", "reward"] and len(table.rows[0]) == 4
     groups["ppo"] = [make_measured("judged_ppo", "ppo", 0.5, ids="xyz")]  # on other rows: no place beside the others
     assert not any(isinstance(block, Figures) for block in describe_alone(groups, found))
