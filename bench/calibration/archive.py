@@ -1,6 +1,6 @@
 """Packs what rules read of each run into two compressed files beside this one, and reads them again.
 
-    python bench/calibration/archive.py                # from the folders below settings.ROOT
+    python bench/calibration/archive.py                # adds the folders below settings.ROOT
     for run in read_archive("healthy"): run.name, run.seed, run.metrics, run.evaluation, run.config, run.samples
 
 A line per run. Numbers have six significant digits; a column that the rows of a run share is one list. Keys of the
@@ -12,7 +12,7 @@ import lzma
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from settings import HERE, ROOT
+from settings import HERE, ROOT, SEEDS
 
 KINDS = ("healthy", "healthy_test", "failures")
 KEPT = ("which", "id", "sample", "decoding", "completion", "tokens", "truncated", "outcome", "extracted", "rewards",
@@ -37,10 +37,20 @@ class Archived(NamedTuple):
 
 
 def write_archive(root: Path = ROOT, to: Path = HERE) -> None:
+    """Add the runs below `root` to those archived; SEEDS says to which file a run belongs."""
+    lines = {}
     for kind in KINDS:
-        lines = [json.dumps(pack(folder)) for folder in sorted((root / kind).glob("*")) if is_done(folder)]
-        (to / f"{kind}.jsonl.xz").write_bytes(lzma.compress("\n".join(lines).encode(), preset=9))
-        print(f"{kind}: {len(lines)} runs, {(to / f'{kind}.jsonl.xz').stat().st_size / 1e6:.2f} MB")
+        packed = [json.loads(line) for line in read_lines(kind, to)]
+        packed += [pack(folder) for folder in sorted((root / kind).glob("*")) if is_done(folder)]
+        lines |= {(kind == "failures", run["name"], run["seed"]): json.dumps(run) for run in packed}
+    for kind, seeds in SEEDS.items():
+        kept = [lines[key] for key in sorted(lines) if key[0] == (kind == "failures") and key[2] in seeds]
+        (to / f"{kind}.jsonl.xz").write_bytes(lzma.compress("\n".join(kept).encode(), preset=9))
+        print(f"{kind}: {len(kept)} runs, {(to / f'{kind}.jsonl.xz').stat().st_size / 1e6:.2f} MB")
+
+
+def read_lines(kind: str, place: Path) -> list[str]:
+    return lzma.decompress((place / f"{kind}.jsonl.xz").read_bytes()).decode().splitlines()
 
 
 def is_done(folder: Path) -> bool:
@@ -76,7 +86,7 @@ def read_checks(folder: Path) -> dict[str, str]:
 def read_archive(kind: str, place: Path = HERE) -> list[Archived]:
     """The archived runs of one of KINDS, in the order of their names and seeds."""
     runs = []
-    for line in lzma.decompress((place / f"{kind}.jsonl.xz").read_bytes()).decode().splitlines():
+    for line in read_lines(kind, place):
         packed = json.loads(line)
         rows = {name: to_rows(packed[name]) for name in ("metrics", "samples")}
         runs.append(Archived(**packed | rows))

@@ -127,13 +127,13 @@ def _describe(
     of: Rule, finding: Finding, run: Signals, calibration: Calibration, parameters: int | None
 ) -> dict[str, Any]:
     """A finding as diagnosis.json holds it. Its steps are the first and the last whose score accuses."""
-    above = [step for step, score in finding.course if of.severity == "info" or calibration.is_above(of.name, score)]
-    steps = None if not above or above[0] is None else [above[0], above[-1]]
+    dated = [(step, score) for step, score in finding.course if step is not None]
+    above = [step for step, score in dated if of.severity == "info" or calibration.is_above(of.name, score)]
     remedies = (text for text in finding.remedy if apply(run.config, text) != run.config)
     described: dict[str, Any] = {
         "name": of.name,
         "severity": of.severity,
-        "steps": steps,
+        "steps": [above[0], above[-1]] if above else None,
         "evidence": finding.evidence,
         "cause": finding.cause,
         "remedy": choose_remedy(run.config, remedies),

@@ -86,6 +86,20 @@ class Signals:
         of = self.measured(path) or {}
         return (of["value"] - level) / max((of["high"] - of["low"]) / 3.92, 1e-3)
 
+    @property
+    def errors_per_angle(self) -> float:
+        """How many standard errors a change of 1, by `angle`, of a share of a step's completions is."""
+        completions = self.arg("per_device_train_batch_size", 8) * self.arg("gradient_accumulation_steps", 1)
+        return math.sqrt(completions / 2)
+
+    def fall_in_errors(self) -> Series:
+        """How many standard errors validation accuracy is below that of the start, at each later measurement."""
+        rows, series = self.config.get("eval", {}).get("every_rows"), self.series("validation/accuracy")
+        if not rows or not series or series[0][0] != 0:
+            return []
+        error = math.sqrt(2 / rows)
+        return [(step, (angle(series[0][1]) - angle(value)) / error) for step, value in series[1:]]
+
     def changed(self, path: str) -> float:
         """How much higher a share is for the trained model than for the start model, by `angle`."""
         return angle(self.read(f"trained/{path}")) - angle(self.read(f"baseline/{path}"))

@@ -387,6 +387,55 @@ def test_a_reward_that_pays_for_length_is_named():
     assert [finding["name"] for finding in report["findings"]] == ["length_bias"]
 
 
+def test_a_reward_that_length_explains_before_and_after_has_no_new_bias():
+    """Fisher's z, which has no bound, once made a large change of correlations of -0.95 and -1."""
+    samples = [
+        {"which": which, "id": str(i), "tokens": 10 + i, "outcome": "failed", "reward": noise * (i * 7 % 5) - i}
+        for which, noise in (("baseline", 5), ("trained", 0))
+        for i in range(40)
+    ]
+    assert 0 < score_run([], {}, CONFIG, samples)["length_bias"] < 0.2
+
+
+VALIDATED = make_config("grpo", eval={"every_rows": 128})
+
+
+def validate(*accuracies):
+    """Rows of a run whose validation accuracy is measured at the start, in the middle and at the end."""
+    rows = [{"step": 0}, *make_metrics("grpo")]
+    for row, accuracy in zip((rows[0], rows[20], rows[40]), accuracies, strict=True):
+        row["validation/accuracy"] = accuracy
+    return rows
+
+
+@pytest.mark.parametrize("name", ["accuracy_fell", "over_optimisation"])
+def test_validation_rows_confirm_a_fall_of_accuracy(name):
+    evaluation = make_evaluation(difference=-0.07)
+    steady, falling = (
+        score_run(validate(0.25, *later), evaluation, VALIDATED)[name] for later in ((0.25, 0.25), (0.1, 0.03))
+    )
+    assert falling > 2 * steady + 0.5
+
+
+def test_a_fall_of_the_test_rows_that_validation_rows_do_not_share_weighs_less():
+    evaluation = make_evaluation(difference=-0.07)
+    alone = score_run(make_metrics("grpo"), evaluation, VALIDATED)["accuracy_fell"]
+    assert score_run(validate(0.25, 0.25, 0.25), evaluation, VALIDATED)["accuracy_fell"] < alone - 0.5
+
+
+def test_a_fall_has_the_date_of_the_validation_that_shows_it():
+    report = diagnose(validate(0.25, 0.1, 0.03), make_evaluation(-0.07), VALIDATED, calibration=make_calibration())
+    assert next(found for found in report["findings"] if found["name"] == "accuracy_fell")["steps"] == [200, 400]
+
+
+def test_a_critic_whose_explained_variance_is_noise_around_0_is_told_from_one_that_says_nothing():
+    nothing, noise, wrong = (
+        score_run(make_metrics("ppo", {"ppo/explained_variance": course}), {}, make_config("ppo"))["explained_variance"]
+        for course in (lambda x: 0.0, lambda x: 0.1 * math.cos(40 * math.pi * x) - 0.01, lambda x: -3.0)
+    )
+    assert noise < 2 < min(nothing, wrong)
+
+
 def test_a_finding_shows_three_samples():
     samples = [
         {"which": "trained", "id": f"row {i}", "tokens": 9, "outcome": "partial", "reward": 0.1 * i} for i in range(9)

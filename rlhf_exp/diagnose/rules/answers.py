@@ -4,7 +4,7 @@ import math
 from statistics import median
 
 from rlhf_exp.diagnose.rule import Finding, has_price, is_online, rule, writes
-from rlhf_exp.diagnose.signals import LEAST_ROWS, Course, Signals, angle, combine, log
+from rlhf_exp.diagnose.signals import LEAST_ROWS, Course, Signals, angle, combine, log, soften
 
 CORRECT, CLIPPED, LENGTH = "outcome/correct", "completions/clipped_ratio", "completions/mean_length"
 DISTINCT = "completions/distinct_2"
@@ -18,8 +18,10 @@ def less_right(run: Signals, course: Course) -> Course:
 
 @rule("warning", "outcome/correct", "outcome/partial", of=is_online)
 def format_farming(run: Signals) -> Finding:
-    """The correct share falls while that of wrong answers in the right format rises, by the smaller of both."""
-    course = combine(min, run.rise(CORRECT, angle, sign=-1), run.rise("outcome/partial", angle))
+    """The correct share falls while that of wrong answers in the right format rises: the smaller of both, in standard
+    errors of a step's completions."""
+    both = combine(min, run.rise(CORRECT, angle, sign=-1), run.rise("outcome/partial", angle))
+    course = [(step, soften(score * run.errors_per_angle)) for step, score in both]
     cause = "an early wrong answer earns the partial reward more surely than a search earns the full one"
     return Finding(course, "", cause, run.hold_policy(), run.show(lambda row: row.get("outcome") == "partial"))
 
@@ -53,11 +55,11 @@ def length_explosion(run: Signals) -> Finding:
 @rule("warning", of=is_online)
 def length_bias(run: Signals) -> Finding | None:
     """How much stronger the reward follows length among answers of one outcome, after training than before it: the
-    difference of the correlations on held-out rows, by Fisher's z."""
+    difference of the correlations' sizes on held-out rows."""
     found = [_correlate(run, which) for which in ("baseline", "trained")]
     if "brevity" in run.weights or None in found:
         return None
-    before, after = (math.atanh(min(abs(r or 0.0), 0.999)) for r in found)
+    before, after = (abs(r or 0.0) for r in found)
     cause = "the reward pays for length itself"
     evidence = f"the correlation of length and reward within an outcome went from {found[0]:.2f} to {found[1]:.2f}"
     return Finding([(None, after - before)], evidence, cause, run.unbias_length())

@@ -1,21 +1,27 @@
 """PPO's critic: what it explains, and how it breaks down."""
 
+import math
 from statistics import median
 
 from rlhf_exp.diagnose.rule import Finding, has_critic, rule
 from rlhf_exp.diagnose.signals import LEAST_ROWS, Signals, combine, log
 
-NOTHING, LEAST = 1e-4, 1e-3
-"""A share of the variance, and a weight of the value loss, that are as good as none."""
+NOTHING, SOME, LEAST = 1e-4, 0.1, 1e-3
+"""Shares of the variance that are as good as none, and that a critic soon explains; a weight of the value loss that is
+as good as none."""
 
 
 @rule("warning", "ppo/explained_variance", of=has_critic)
 def explained_variance(run: Signals) -> Finding:
-    """Minus the log of the explained variance so far, in the second half of training; at or below 0 (a critic that
-    knows no more than the mean) that of NOTHING, and the log of one minus it (Yuan et al. 2025, arXiv:2503.01491)."""
+    """The larger of two scores of its median so far, in the second half of training: below 0, where a critic is worse
+    than the mean (Yuan et al. 2025, arXiv:2503.01491), the log of one and how many times SOME it is; and minus the log
+    of the correlation that its size amounts to, since that of a critic that learns is not near 0 for long."""
     late = run.late(run.series("ppo/explained_variance"))
-    medians = [(step, median(value for _, value in late[: i + 1])) for i, (step, _) in enumerate(late)]
-    course = [(step, log(max(1.0 - ev, 1.0)) - log(max(ev, NOTHING))) for step, ev in medians[LEAST_ROWS - 1 :]]
+    course = []
+    for i in range(LEAST_ROWS, len(late) + 1):
+        values = [value for _, value in late[:i]]
+        below, size = max(-median(values), 0.0), median(map(abs, values))
+        course.append((late[i - 1][0], max(math.log1p(below / SOME), -0.5 * log(max(size, NOTHING)))))
     cause = "the critic predicts no better than a constant, so that advantages are noise"
     return Finding(course, "", cause, _help_critic(run))
 

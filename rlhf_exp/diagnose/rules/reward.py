@@ -154,15 +154,19 @@ def reward_apart_from_outcome(run: Signals) -> Finding | None:
 
 @rule("warning", "reward", "outcome/correct", of=is_online)
 def over_optimisation(run: Signals) -> Finding:
-    """How far the correct share is below its own peak, by `angle`, less what the reward has fallen since, in standard
-    deviations (Gao et al. 2022, arXiv:2210.10760)."""
-    proxy = dict(recent(run.series("reward")))
+    """Log of one more than the standard errors by which the correct share is below its own peak (Gao et al. 2022,
+    arXiv:2210.10760), and validation accuracy, where it is measured, below its start, weighed alike (Stouffer); less
+    what the reward has fallen since the peak, in standard deviations."""
+    proxy, fall = dict(recent(run.series("reward"))), dict(run.fall_in_errors())
     course: list[tuple[int | None, float]] = []
-    peak, at_peak = -1.0, 0.0
+    peak, at_peak, validation, errors = -1.0, 0.0, 0.0, run.errors_per_angle
     for step, share in recent(run.series("outcome/correct")):
+        validation = fall.get(step, validation)
         if angle(share) > peak:
             peak, at_peak = angle(share), proxy.get(step, 0.0)
-        course.append((step, peak - angle(share) + min(proxy.get(step, at_peak) - at_peak, 0.0) / run.spread))
+        lost = errors * min(proxy.get(step, at_peak) - at_peak, 0.0) / run.spread
+        score = (errors * (peak - angle(share)) + validation) / math.sqrt(2) + lost
+        course.append((step, math.log1p(max(score, 0.0))))
     cause = "the reward does not see that answers become wrong: the policy left what it measures"
     return Finding(course, "", cause, [*run.hold_policy(), *run.scale_length(0.5)])
 
