@@ -128,7 +128,7 @@ def _describe_results(measured: Groups, tests: dict[str, pairwise.Tests]) -> lis
         blocks.append(Figures([plot_accuracy(dots)]))
     if text := pairwise.describe_collapsed(measured, columns.TRAINED):
         blocks.append(Callout("warning", "Collapsed seeds.", text))
-    return blocks + describe_grid(measured, columns.TRAINED, "held-out accuracy") + list_differences(measured)
+    return blocks + describe_grid(measured) + list_differences(measured)
 
 
 def _describe_tests(measured: Groups, tests: dict[str, pairwise.Tests]) -> list[Block]:
