@@ -146,7 +146,7 @@ def test_a_page_that_cannot_hold_all_samples_says_how_many_it_has_and_which_file
     assert training["note"] == f"The page has the first {some} of 1,200; the run folder's completions.jsonl has all."
 
 
-BETTER, WORSE, SAME = (title for title, _ in (KINDS[1], KINDS[-1], KINDS[0]))
+BETTER, WORSE, SAME = (title for title, _ in (KINDS["better"], KINDS["worse"], KINDS["neither"]))
 
 
 @pytest.mark.parametrize(
