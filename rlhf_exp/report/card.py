@@ -21,13 +21,13 @@ from rlhf_exp.report.baselines import baseline_sentence
 from rlhf_exp.report.columns import at
 from rlhf_exp.report.page import ASSETS, TEXTS, Code, Table, escape_text, to_markdown
 from rlhf_exp.report.single import describe_findings, fact_table
-from rlhf_exp.report.summary import best_sentence, status_sentence, summary_note, summary_table, verdict
+from rlhf_exp.report.summary import best_sentence, describe_status, describe_summary, verdict
 from rlhf_exp.runs.figures import write_name
 from rlhf_exp.runs.folder import read_record, write_text
 from rlhf_exp.runs.load import Run, load_run
 
 CARD, CONFIG = "README.md", "rlhf_exp_config.yaml"
-OF_RUN = (baseline_sentence, best_sentence, describe_findings, status_sentence, summary_note, summary_table, verdict)
+OF_RUN = (baseline_sentence, best_sentence, describe_findings, describe_status, describe_summary, verdict)
 """What the template asks of a run."""
 TOKENS = 128
 """To generate in the example, if the run has no budget."""

@@ -81,7 +81,7 @@ class Callout(NamedTuple):
 
     kind: str
     title: str
-    text: str
+    text: str = ""
 
 
 class Pair(NamedTuple):

@@ -10,15 +10,7 @@ from rlhf_exp.report.page import NOTES, Block, Callout, Code, Figures, Heading, 
 from rlhf_exp.report.plots import plot_accuracy
 from rlhf_exp.report.probes import describe_probes
 from rlhf_exp.report.samples import describe_errors, describe_samples
-from rlhf_exp.report.summary import (
-    RANKING_FIGURES,
-    best_sentence,
-    status_sentence,
-    summary_note,
-    summary_table,
-    title,
-    verdict,
-)
+from rlhf_exp.report.summary import RANKING_FIGURES, best_sentence, describe_status, describe_summary, title, verdict
 from rlhf_exp.report.words import explain_change
 from rlhf_exp.runs.disk import measure_disk
 from rlhf_exp.runs.figures import duration, megabytes, number, percent
@@ -46,13 +38,11 @@ def describe_run(run: Run) -> list[Block]:
     """Blocks from the verdict down to the command; each part that has no data says so."""
     name = f"{run.info['name']}: " if run.info.get("name") else ""
     blocks: list[Block] = [Heading(f"{name}{run.info.get('algo')} on {run.info.get('task')}", 1), Text(title(run))]
-    if sentence := status_sentence(run):
-        blocks.append(Callout("error" if run.status == "failed" else "warning", "Not finished.", sentence))
-    blocks += [Callout(*verdict(run), ""), *describe_health(run)]
-    if run.trains and (sentence := explain_change([run])):
-        blocks.append(Text(sentence))
-    if sentence := best_sentence(run):
-        blocks.append(Text(f"Kept: {sentence}."))
+    blocks += [*describe_status(run), verdict(run), *describe_health(run)]
+    if run.trains and (change := explain_change([run])):
+        blocks.append(Text(change))
+    if best := best_sentence(run):
+        blocks.append(Text(f"Kept: {best}."))
     blocks += _describe_figures(run) + describe_preferences(run)
     if run.trains:
         plots = plot_run(run)
@@ -141,8 +131,7 @@ def fact_table(facts: dict) -> Table:
 def _describe_figures(run: Run) -> list[Block]:
     if "baseline" not in run.evaluation:
         return []
-    blocks: list[Block] = [Heading("Before and after training" if run.trains else "Measurements"), summary_table(run)]
-    blocks.append(footnote(summary_note(run)))
+    blocks = [Heading("Before and after training" if run.trains else "Measurements"), *describe_summary(run)]
     accuracies = [run.evaluation.get(side, {}).get("accuracy") for side in ("baseline", "trained")]
     return [*blocks, Figures([plot_accuracy([("", *accuracies)])])] if run.trains and any(accuracies) else blocks
 
