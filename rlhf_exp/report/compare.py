@@ -68,7 +68,7 @@ def tabulate_study(runs: list[Run], labels: dict[Path, str] | None = None, named
     tests = pairwise.run_figures(measured, named)
     about = pairwise.find_about(measured, tests)
     table = _table(measured, _choose(columns.SHORT, about, measured))
-    collapsed = pairwise.describe_collapsed(measured, columns.TRAINED)
+    collapsed = pairwise.describe_collapsed(measured)
     remarks = [*pairwise.summarise_tests(measured, tests, about), *([Text(collapsed)] if collapsed else [])]
     return [table, footnote(NOTES["study"]), *remarks, *alone]
 
@@ -85,7 +85,7 @@ def _describe_results(measured: Groups, tests: dict[str, pairwise.Tests]) -> lis
     dots = [(label, *(mean_over_seeds(group, side) for side in sides)) for label, group in measured.items()]
     if dots := [row for row in dots if any(row[1:])]:
         blocks.append(Figures([plot_accuracy(dots)]))
-    if text := pairwise.describe_collapsed(measured, columns.TRAINED):
+    if text := pairwise.describe_collapsed(measured):
         blocks.append(Callout("warning", "Collapsed seeds.", text))
     return blocks + describe_grid(measured) + list_differences(measured)
 

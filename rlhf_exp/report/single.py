@@ -51,10 +51,8 @@ def describe_run(run: Run) -> list[Block]:
     if not run.trains_scorer:  # a reward model generates nothing
         blocks += describe_samples(run)
     blocks += describe_baselines(run) + describe_probes(run)
-    blocks += [
-        Heading("Health checks", folded=not (run.diagnosis.get("findings") or run.alarms)),
-        *describe_findings(run),
-    ]
+    blocks.append(Heading("Health checks", folded=not (run.diagnosis.get("findings") or run.alarms)))
+    blocks += describe_findings(run)
     if run.facts:
         blocks += [Heading("Data", folded=True), fact_table(run.facts)]
     costs = [[phase, duration(spent)] for phase, spent in run.info.get("seconds", {}).items()]
@@ -65,11 +63,8 @@ def describe_run(run: Run) -> list[Block]:
         costs.append(["disk, other files, without reports", megabytes(disk.other_files)])
     parts = list_columns([run], MEMORY)
     costs += [[f"memory, {part.name}", f"{part.cell(run)} MB"] for part in parts]
-    blocks += [
-        Heading("Time and memory", folded=True),
-        Table(["", ""], costs),
-        *([footnote(join_notes(parts))] if parts else []),
-    ]
+    blocks += [Heading("Time and memory", folded=True), Table(["", ""], costs)]
+    blocks += [footnote(join_notes(parts))] if parts else []
     return blocks + [Heading("How to reproduce this run"), *_describe_origin(run)]
 
 
@@ -140,9 +135,8 @@ def _describe_finding(finding: dict) -> Callout:
     steps = f", steps {finding['steps'][0]} to {finding['steps'][1]}" if finding["steps"] else ""
     remedy = f" To try: {finding['remedy']}" if finding["remedy"] else ""
     sure = f" How sure: {finding['sureness']['text']}." if "sureness" in finding else ""
-    text = (
-        f"{finding['evidence'][:1].upper()}{finding['evidence'][1:]}. Likely cause: {finding['cause']}.{remedy}{sure}"
-    )
+    evidence = f"{finding['evidence'][:1].upper()}{finding['evidence'][1:]}"
+    text = f"{evidence}. Likely cause: {finding['cause']}.{remedy}{sure}"
     name = f"{finding['severity'].capitalize()}: {finding['name'].replace('_', ' ')}{steps}."
     return Callout(finding["severity"], name, text)
 
