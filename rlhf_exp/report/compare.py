@@ -46,13 +46,14 @@ def describe_runs(runs: list[Run], named: str | None = None, labels: dict[Path, 
         if named and named not in measured:
             raise UnknownSetting(f"no setting is called {named!r}; these are: {', '.join(map(repr, measured))}")
         tests = pairwise.run_figures(measured, named)
-        blocks += describe_in_words(groups, tests) + _describe_results(measured, tests)
+        about = pairwise.find_about(measured, tests)
+        blocks += describe_in_words(groups, tests) + _describe_results(measured, tests, about)
     for run in runs:
         blocks += describe_status(run, f"{names[run.path]}.")
     if plots := plot_runs(groups):
         blocks += [HEADING, show_curves(groups, plots)]
     blocks += describe_learning(measured) + compare_samples(measured)
-    blocks += _describe_tests(measured, tests) if measured else []
+    blocks += _describe_tests(measured, tests, about) if measured else []
     blocks += [*describe_noise(runs), Heading("Every run", folded=True), _runs_table(groups, names)]
     return [*blocks, Text("In brackets: 95% intervals over the held-out rows.")]
 
@@ -68,14 +69,13 @@ def tabulate_study(runs: list[Run], labels: dict[Path, str] | None = None, named
     tests = pairwise.run_figures(measured, named)
     about = pairwise.find_about(measured, tests)
     table = _table(measured, _choose(columns.SHORT, about, measured))
-    collapsed = pairwise.describe_collapsed(measured)
-    remarks = [*pairwise.summarise_tests(measured, tests, about), *([Text(collapsed)] if collapsed else [])]
+    remarks = pairwise.summarise_tests(measured, tests, about)
+    remarks += [Text(text)] if (text := pairwise.describe_collapsed(measured)) else []
     return [table, footnote(NOTES["study"]), *remarks, *alone]
 
 
-def _describe_results(measured: Groups, tests: dict[str, pairwise.Tests]) -> list[Block]:
+def _describe_results(measured: Groups, tests: dict[str, pairwise.Tests], about: list[str]) -> list[Block]:
     """Figures over seeds, and over two swept keys."""
-    about = pairwise.find_about(measured, tests)
     shown = _choose(columns.MEASURED, about, measured)
     table = _table(measured, shown, tests)
     marked = f"{NOTES['marked']} " if table.marked else ""
@@ -90,9 +90,9 @@ def _describe_results(measured: Groups, tests: dict[str, pairwise.Tests]) -> lis
     return blocks + describe_grid(measured) + list_differences(measured)
 
 
-def _describe_tests(measured: Groups, tests: dict[str, pairwise.Tests]) -> list[Block]:
+def _describe_tests(measured: Groups, tests: dict[str, pairwise.Tests], about: list[str]) -> list[Block]:
     """Sampling baselines, tests and costs."""
-    runs, about = _flatten(measured), pairwise.find_about(measured, tests)
+    runs = _flatten(measured)
     blocks = compare_baselines(measured) + pairwise.tabulate_tests(tests, [*list(tests)[:1], "reward", *about])
     for heading, figures in columns.PARTS.items():
         if shown := list_columns(runs, figures):

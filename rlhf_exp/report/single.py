@@ -45,8 +45,7 @@ def describe_run(run: Run) -> list[Block]:
         blocks.append(Text(f"Kept: {best}."))
     blocks += _describe_figures(run) + describe_preferences(run)
     if run.trains:
-        plots = plot_run(run)
-        curves = show_curves({"": [run]}, plots) if run.metrics else Text("No training metrics were logged.")
+        curves = show_curves({"": [run]}, plot_run(run)) if run.metrics else Text("No training metrics were logged.")
         blocks += [HEADING, curves]
     if not run.trains_scorer:  # a reward model generates nothing
         blocks += describe_samples(run)
@@ -83,9 +82,7 @@ def describe_preferences(run: Run) -> list[Block]:
     right = [Column("share ranked rightly", at("label")), N, before, Column("trained", at("accuracy"), percent)]
     rule = {"label": "by a rule: the longer answer", "n": section["n"], "accuracy": section["longer_wins"]}
     blocks += [fill(right, [*_list_parts(section), rule]), fill(CALIBRATION, section["calibration"])]
-    if quantiles := section.get("quantiles"):  # absent in older runs
-        blocks.append(fill(QUANTILES, quantiles))
-    return [*blocks, footnote(NOTES["preferences"]), *describe_errors(run)]
+    return [*blocks, fill(QUANTILES, section["quantiles"]), footnote(NOTES["preferences"]), *describe_errors(run)]
 
 
 def describe_health(run: Run) -> list[Block]:
