@@ -13,7 +13,7 @@ from rlhf_exp.describe.figures import BUDGETS, QUANTILES
 from rlhf_exp.describe.rows import Data, Example
 from rlhf_exp.report.columns import Column, at, fill
 from rlhf_exp.report.page import NOTES, Block, Heading, Pair, Table, Text
-from rlhf_exp.report.samples import browse
+from rlhf_exp.report.samples import as_pair, browse
 from rlhf_exp.runs.figures import number, percent
 from rlhf_exp.tasks.texts import write_out
 from rlhf_exp.tasks.tokens import Tokens
@@ -69,11 +69,11 @@ def show_rows(cfg: Config, data: Data, tokens: list[Tokens]) -> list[Block]:
     for place, example in enumerate(data.examples):
         places[example.split, example.subset].append(place)
     in_turn = (place for several in zip_longest(*places.values()) for place in several if place is not None)
-    cards = (_show_row(data.examples[place], tokens[place], data.answers, cfg.max_tokens) for place in in_turn)
+    cards = [_show_row(data.examples[place], tokens[place], data.answers, cfg.max_tokens) for place in in_turn]
     widget, few = browse("rows", cards, []), defaultdict[str, list[Pair]](list)
     for card in widget.content["rows"]:
-        sides = tuple((side["caption"], side["text"]) for side in card["sides"])
-        few[card["values"]["split"]].append(Pair(f"{card['values']['split']}: {card['id']}", card["prompt"], sides))
+        split = card["values"]["split"]
+        few[split].append(as_pair(f"{split}: {card['id']}", card))
     counts = {"shown": count(len(widget.content["rows"])), "n": count(len(data.examples)), "few": FEW}
     note = Text(NOTES["rows"].format(**counts, budget=count(cfg.max_tokens)))
     return [Heading("Rows"), note, widget._replace(instead=[pair for pairs in few.values() for pair in pairs[:FEW]])]

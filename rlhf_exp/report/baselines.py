@@ -17,9 +17,9 @@ from rlhf_exp.stats import DIFFERENCES, crossed_interval
 HEADING, NOTE = Heading("Sampling baselines"), footnote(NOTES["baselines"])
 ACCURACY, MINUS = Column("accuracy", at("accuracy"), percent), Column("trained minus it", at("trained_minus"), points)
 OWN = (
-    *(Column("policy", at("title")), ACCURACY, MINUS),
-    *(Column("truncated", at("truncation_rate"), percent), Column("mean tokens", at("mean_tokens"), number(".1f"))),
-)
+    Column("policy", at("title")), ACCURACY, MINUS,
+    Column("truncated", at("truncation_rate"), percent), Column("mean tokens", at("mean_tokens"), number(".1f")),
+)  # fmt: skip
 COMPARED = (Column("setting", at("setting")), Column("best baseline", at("title")), ACCURACY, MINUS)
 
 

@@ -9,6 +9,7 @@ They take the place of the cards that peft and TRL write, which name neither fig
 import json
 import shlex
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,14 @@ from rlhf_exp.report.baselines import baseline_sentence
 from rlhf_exp.report.columns import at
 from rlhf_exp.report.page import ASSETS, TEXTS, Code, Table, escape_text, to_markdown
 from rlhf_exp.report.single import describe_findings, fact_table
-from rlhf_exp.report.summary import best_sentence, status_sentence, summary_note, summary_table, verdict
+from rlhf_exp.report.summary import best_sentence, describe_status, describe_summary, verdict
 from rlhf_exp.runs.figures import write_name
 from rlhf_exp.runs.folder import read_record, write_text
 from rlhf_exp.runs.load import Run, load_run
 
 CARD, CONFIG = "README.md", "rlhf_exp_config.yaml"
-OF_RUN = (baseline_sentence, best_sentence, describe_findings, status_sentence, summary_note, summary_table, verdict)
+OF_RUN = (baseline_sentence, best_sentence, describe_findings, describe_status, describe_summary, verdict)
 """What the template asks of a run."""
-TOKENS = 128
-"""To generate in the example, if the run has no budget."""
 
 
 def write_cards(run: Run) -> None:
@@ -77,15 +76,12 @@ def _write(run: Run, folder: Path, merged: dict[str, str] | None = None) -> None
         "data": [fact_table({"task": info.get("task")} | counts | hashes | run.facts)],
         "example": run.samples[0].get("prompt") if generated else "...",
         "is_best": folder.name.startswith("best-"),
-        "sampling": {key: _read(run, f"eval.{key}") for key in ("temperature", "top_p", "top_k")},
         "serve": shlex.join(serve),
         "settings": [Table(["setting", "value"], settings)],
-        "split": _read(run, "eval.split"),
-        "tokens": _read(run, "max_tokens") or TOKENS,
     } | (merged or {})
     env = Environment(trim_blocks=True, lstrip_blocks=True, finalize=_finalize)
     env.filters |= {"fence": _write_fence, "quote": lambda value: Markup(repr(value)), "trusted": Markup}
-    env.globals |= {function.__name__: function for function in OF_RUN}
+    env.globals |= {function.__name__: function for function in OF_RUN} | {"read": partial(_read, run)}
     template = env.from_string((ASSETS / "model_card.md.jinja").read_text(encoding="utf-8"))
     text = template.render(run=run, name=name, place=place, scores=scores, adapter=adapter, model=model, **context)
     tags = ["rlhf_exp", "trl", info.get("algo"), info.get("task"), "lora" if adapter or merged else None]

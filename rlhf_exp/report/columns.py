@@ -182,15 +182,15 @@ def _average(values: Iterable[tuple[str, float | None]]) -> ByRow:
     return {name: sum(found) / len(found) for name, found in of_row.items()}
 
 
-def _figure(
-    name: str, path: str, rows: Reader, write: Callable[[Any], str] = percent, kind: Kind = SHARES, **more: Any
-) -> Column:
-    """A figure of evaluation.json, of runs whose trained model was measured."""
+def _figure(name: str, path: str, rows: Reader, start: Reader | None = None, form: str = "%") -> Column:
+    """A figure of evaluation.json, of runs whose trained model was measured: a share, or a level in another form."""
 
     def read(run: Run) -> Interval | None:
         return at(*path.split("."))(run.evaluation) if "trained" in run.evaluation else None
 
-    return Column(name, read, write, rows=rows, kind=kind, **more)
+    if form == "%":
+        return Column(name, read, percent, points, rows, start, SHARES)
+    return Column(name, read, number(form), number(f"+{form}"), rows, start, LEVELS)
 
 
 def _outcome(name: str) -> Column:
@@ -232,20 +232,16 @@ CUT_BEFORE, CUT = of_both(itemgetter("truncated"))
 LENIENT_BEFORE, LENIENTLY = of_both(itemgetter("lenient"))
 
 BASELINE = _figure("baseline", "baseline.accuracy", CORRECT_BEFORE)
-TRAINED = _figure("trained", "trained.accuracy", CORRECT, start=CORRECT_BEFORE, write_difference=points)
-DIFFERENCE = _figure("difference", "paired.difference", subtract(CORRECT, CORRECT_BEFORE), points, DIFFERENCES)
-IMPLICIT = _figure("implicit", "trained.preference.accuracy", of_pairs("trained"), start=of_pairs("baseline"),
-                   write_difference=points)  # fmt: skip
-WIN_RATE = _figure("win rate", "paired.win_rate", read_wins, write_difference=points)
-REWARD = _figure("reward", "trained.reward.mean", REWARDED, number(".3f"), LEVELS, start=REWARDED_BEFORE,
-                 write_difference=number("+.3f"))  # fmt: skip
-TOKENS = _figure("tokens", "trained.mean_tokens", LENGTH, number(".1f"), LEVELS, start=LENGTH_BEFORE,
-                 write_difference=number("+.1f"))  # fmt: skip
-KL = _figure("KL", "trained.kl.mean", DIVERGENCE, number(".2f"), LEVELS, start=DIVERGENCE_BEFORE,
-             write_difference=number("+.2f"))  # fmt: skip
-TRUNCATION = _figure("truncated", "trained.truncation_rate", CUT, start=CUT_BEFORE, write_difference=points)
-LENIENT = _figure("lenient accuracy", "trained.lenient_accuracy", LENIENTLY, start=LENIENT_BEFORE,
-                  write_difference=points)  # fmt: skip
+TRAINED = _figure("trained", "trained.accuracy", CORRECT, CORRECT_BEFORE)
+DIFFERENCE = _figure("difference", "paired.difference", subtract(CORRECT, CORRECT_BEFORE))
+DIFFERENCE = DIFFERENCE._replace(write=points, kind=DIFFERENCES)
+IMPLICIT = _figure("implicit", "trained.preference.accuracy", of_pairs("trained"), of_pairs("baseline"))
+WIN_RATE = _figure("win rate", "paired.win_rate", read_wins)
+REWARD = _figure("reward", "trained.reward.mean", REWARDED, REWARDED_BEFORE, ".3f")
+TOKENS = _figure("tokens", "trained.mean_tokens", LENGTH, LENGTH_BEFORE, ".1f")
+KL = _figure("KL", "trained.kl.mean", DIVERGENCE, DIVERGENCE_BEFORE, ".2f")
+TRUNCATION = _figure("truncated", "trained.truncation_rate", CUT, CUT_BEFORE)
+LENIENT = _figure("lenient accuracy", "trained.lenient_accuracy", LENIENTLY, LENIENT_BEFORE)
 USED = Column("budget used", _read_used, percent, rows=_read_used_by_row, kind=SHARES)
 """Shown where budgets differ."""
 PARTIAL, FAILED = _outcome("partial"), _outcome("failed")

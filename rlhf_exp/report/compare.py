@@ -6,39 +6,27 @@ tabulate_study(runs)  ->  the table over seeds that the terminal shows
 A setting is the config without the seed (groups.py).
 """
 
+import math
 import os
 from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
-
-import numpy as np
-from scipy import stats
 
 from rlhf_exp.report import columns, pairwise
 from rlhf_exp.report.baselines import compare_baselines
 from rlhf_exp.report.columns import Column, fill, join_notes, list_columns, mean_over_seeds
 from rlhf_exp.report.curves import HEADING, plot_runs, show_curves
 from rlhf_exp.report.grid import describe_grid, list_differences
-from rlhf_exp.report.groups import (
-    Groups,
-    UnknownSetting,
-    find_shared,
-    find_varied,
-    gather,
-    group_runs,
-    keep_measured,
-    sort_runs,
-)
+from rlhf_exp.report.groups import Groups, UnknownSetting, find_shared, find_varied, gather, keep_measured, sort_runs
 from rlhf_exp.report.learning import describe_learning
+from rlhf_exp.report.noise import describe_noise
 from rlhf_exp.report.page import NOTES, Block, Callout, Figures, Heading, Table, Text, footnote
 from rlhf_exp.report.plots import plot_accuracy
 from rlhf_exp.report.samples import compare_samples
-from rlhf_exp.report.summary import status_sentence
+from rlhf_exp.report.summary import describe_status
 from rlhf_exp.report.words import describe_in_words
-from rlhf_exp.runs.figures import duration, percent, write_name
+from rlhf_exp.runs.figures import duration, write_name
 from rlhf_exp.runs.load import Run
-from rlhf_exp.runs.settings import SEEDS
-from rlhf_exp.stats import CONFIDENCE, SHARES, Interval, as_interval, crossed_interval, mean_interval
 
 
 def describe_runs(runs: list[Run], named: str | None = None, labels: dict[Path, str] | None = None) -> list[Block]:
@@ -51,21 +39,21 @@ def describe_runs(runs: list[Run], named: str | None = None, labels: dict[Path, 
         UnknownSetting: no setting is called so.
     """
     runs = sort_runs(runs)
-    groups, names = _rank(gather(runs, labels) if labels else group_runs(runs)), _names(runs)
+    groups, names = _rank(gather(runs, labels)), _names(runs)
     shared = ", ".join(f"{name}={value}" for name, value in find_shared(runs).items() if value)
     blocks: list[Block] = [Heading(f"{len(runs)} runs compared", 1), Text(f"Shared by all: {shared or 'nothing'}.")]
     if measured := keep_measured(groups):
         if named and named not in measured:
             raise UnknownSetting(f"no setting is called {named!r}; these are: {', '.join(map(repr, measured))}")
         tests = pairwise.run_figures(measured, named)
-        blocks += describe_in_words(groups, tests) + _describe_results(measured, tests)
+        about = pairwise.find_about(measured, tests)
+        blocks += describe_in_words(groups, tests) + _describe_results(measured, tests, about)
     for run in runs:
-        if sentence := status_sentence(run):
-            blocks.append(Callout("error" if run.status == "failed" else "warning", f"{names[run.path]}.", sentence))
+        blocks += describe_status(run, f"{names[run.path]}.")
     if plots := plot_runs(groups):
         blocks += [HEADING, show_curves(groups, plots)]
     blocks += describe_learning(measured) + compare_samples(measured)
-    blocks += _describe_tests(measured, tests) if measured else []
+    blocks += _describe_tests(measured, tests, about) if measured else []
     blocks += [*describe_noise(runs), Heading("Every run", folded=True), _runs_table(groups, names)]
     return [*blocks, Text("In brackets: 95% intervals over the held-out rows.")]
 
@@ -74,49 +62,20 @@ def tabulate_study(runs: list[Run], labels: dict[Path, str] | None = None, named
     """A row per setting, with its seeds and the main figures over them, and what the tests say; `labels` and `named` as
     in `describe_runs`."""
     runs = sort_runs(runs)
-    measured = keep_measured(_rank(gather(runs, labels) if labels else group_runs(runs)))
+    measured = keep_measured(_rank(gather(runs, labels)))
     alone = describe_noise(runs)
     if not measured:
         return alone or [Text("No run was measured.")]
     tests = pairwise.run_figures(measured, named)
     about = pairwise.find_about(measured, tests)
     table = _table(measured, _choose(columns.SHORT, about, measured))
-    collapsed = pairwise.describe_collapsed(measured, columns.TRAINED)
-    remarks = [*pairwise.summarise_tests(measured, tests, about), *([Text(collapsed)] if collapsed else [])]
+    remarks = pairwise.summarise_tests(measured, tests, about)
+    remarks += [Text(text)] if (text := pairwise.describe_collapsed(measured)) else []
     return [table, footnote(NOTES["study"]), *remarks, *alone]
 
 
-def describe_noise(runs: list[Run]) -> list[Block]:
-    """The noise floor: how far passes of one model (algo=none over eval.seed) lie apart, with their mean and their
-    standard deviation. A pass samples every held-out row anew. Passes over the same rows differ by sampling alone,
-    others also by their rows. Empty if no model was measured alone."""
-    blocks: list[Block] = []
-    alone = [run for run in runs if not run.trains and "accuracy" in run.evaluation.get("baseline", {})]
-    for label, group in group_runs(alone, (*SEEDS, "eval.seed")).items():
-        group = sorted({_seed(run): run for run in group}.values(), key=_seed)
-        rows = [[str(_seed(run)), percent(run.evaluation["baseline"]["accuracy"])] for run in group]
-        if len(group) > 1:
-            mean, deviation = measure_passes(group)
-            rows += [["mean", percent(mean)], ["standard deviation", percent(deviation)]]
-        blocks += [Heading(f"Measured alone: {label}"), Table(["eval.seed", "accuracy"], rows)]
-    return [*blocks, footnote(NOTES["passes"])] if blocks else []
-
-
-def measure_passes(group: list[Run]) -> tuple[Interval, Interval]:
-    """The mean and the standard deviation of at least two passes of one model."""
-    accuracies = np.array([run.evaluation["baseline"]["accuracy"]["value"] for run in group])
-    df, deviation = len(group) - 1, accuracies.std(ddof=1)
-    ends = (deviation * np.sqrt(df / stats.chi2.ppf((1 + sign * CONFIDENCE) / 2, df)) for sign in (1, -1))
-    figures = columns.align(group, columns.CORRECT_BEFORE)
-    mean = mean_interval(accuracies)
-    if figures is not None and all(figures.shape[1] == run.evaluation["baseline"]["n"] for run in group):
-        mean = crossed_interval(figures, SHARES)
-    return mean, as_interval(deviation, *ends)
-
-
-def _describe_results(measured: Groups, tests: dict[str, pairwise.Tests]) -> list[Block]:
+def _describe_results(measured: Groups, tests: dict[str, pairwise.Tests], about: list[str]) -> list[Block]:
     """Figures over seeds, and over two swept keys."""
-    about = pairwise.find_about(measured, tests)
     shown = _choose(columns.MEASURED, about, measured)
     table = _table(measured, shown, tests)
     marked = f"{NOTES['marked']} " if table.marked else ""
@@ -126,14 +85,14 @@ def _describe_results(measured: Groups, tests: dict[str, pairwise.Tests]) -> lis
     dots = [(label, *(mean_over_seeds(group, side) for side in sides)) for label, group in measured.items()]
     if dots := [row for row in dots if any(row[1:])]:
         blocks.append(Figures([plot_accuracy(dots)]))
-    if text := pairwise.describe_collapsed(measured, columns.TRAINED):
+    if text := pairwise.describe_collapsed(measured):
         blocks.append(Callout("warning", "Collapsed seeds.", text))
-    return blocks + describe_grid(measured, columns.TRAINED, "held-out accuracy") + list_differences(measured)
+    return blocks + describe_grid(measured) + list_differences(measured)
 
 
-def _describe_tests(measured: Groups, tests: dict[str, pairwise.Tests]) -> list[Block]:
+def _describe_tests(measured: Groups, tests: dict[str, pairwise.Tests], about: list[str]) -> list[Block]:
     """Sampling baselines, tests and costs."""
-    runs, about = _flatten(measured), pairwise.find_about(measured, tests)
+    runs = _flatten(measured)
     blocks = compare_baselines(measured) + pairwise.tabulate_tests(tests, [*list(tests)[:1], "reward", *about])
     for heading, figures in columns.PARTS.items():
         if shown := list_columns(runs, figures):
@@ -161,7 +120,7 @@ def _rank(groups: Groups) -> Groups:
     def place(label: str) -> tuple:
         means = [mean_over_seeds(measured.get(label, []), column) for column in columns.RANKING]
         values = [mean["value"] if mean else None for mean in means]
-        return label not in measured, *(np.inf if value is None else -value for value in values)
+        return label not in measured, *(math.inf if value is None else -value for value in values)
 
     return {label: groups[label] for label in sorted(groups, key=place)}
 
@@ -196,7 +155,3 @@ def _runs_table(groups: Groups, names: dict[Path, str]) -> Table:
         Column("health", lambda run: run.diagnosis.get("health") if run.status == "finished" else run.status),
     ]
     return fill(shown, runs)
-
-
-def _seed(run: Run) -> int:
-    return int(run.config.get("eval", {}).get("seed", 0))

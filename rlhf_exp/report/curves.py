@@ -116,18 +116,15 @@ def _show_run(run: Run, every: int) -> dict:
     rows = [row for i, row in enumerate(run.metrics) if i % every == 0 or not held_out.isdisjoint(row)]
     columns = {key: _shorten([row.get(key) for row in rows], key in AXES) for key in run.logged}
     series = {key: values for key, values in columns.items() if any(value is not None for value in values)}
-    found = run.diagnosis["findings"] if run.diagnosis else run.alarms
-    marks = [
-        {"steps": one["steps"], "kind": one["severity"], "text": f"{one['name'].replace('_', ' ')}: {one['evidence']}"}
-        for one in found
-        if one["steps"]
-    ]
+    marks = []
+    for one in run.diagnosis["findings"] if run.diagnosis else run.alarms:
+        text = f"{one['name'].replace('_', ' ')}: {one['evidence']}"
+        marks += [{"steps": one["steps"], "kind": one["severity"], "text": text}] if one["steps"] else []
     intervals = {}
     for name, at_step in measure_points(run).items():
         measured = [at_step.get(row["step"]) for row in rows]
-        intervals[f"{HELD_OUT}{name}"] = {
-            end: _shorten([of and of[end] for of in measured], False) for end in ("low", "high")
-        }
+        ends = {end: _shorten([of and of[end] for of in measured], False) for end in ("low", "high")}
+        intervals[f"{HELD_OUT}{name}"] = ends
     return {"rows": series, "marks": marks, "intervals": intervals}
 
 

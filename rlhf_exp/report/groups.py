@@ -52,8 +52,10 @@ def sort_runs(runs: list[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: names.index(run.info["algo"]) if run.algorithm else len(names))
 
 
-def gather(runs: list[Run], labels: dict[Path, str]) -> Groups:
-    """Runs by the labels that a study gives their folders."""
+def gather(runs: list[Run], labels: dict[Path, str] | None) -> Groups:
+    """Runs by the labels that a study gives their folders, or without these by what their configs say."""
+    if labels is None:
+        return group_runs(runs)
     names = dict.fromkeys(labels[run.path] for run in runs)
     return {name: [run for run in runs if labels[run.path] == name] for name in names}
 

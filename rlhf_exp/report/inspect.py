@@ -50,15 +50,11 @@ def _make_log(run: Run, which: str) -> dict[str, Any]:
     ids, usage = list(dict.fromkeys(one["id"] for one in rows)), _count_tokens(sum(one["tokens"] for one in rows))
     whole, own = (sha256(f"{run.path.name} {info['started']} {of}".encode()).hexdigest()[:22] for of in ("", which))
     reward = section.get("reward", {}).get("mean")
-    scores = [
-        {
-            "name": name,
-            "scorer": name,
-            "metrics": {metric: {"name": metric, "value": figure["value"], "metadata": figure}},
-        }
-        for name, metric, figure in (("outcome", "accuracy", section.get("accuracy")), ("reward", "mean", reward))
-        if figure
-    ]
+    scores = []
+    for name, metric, figure in (("outcome", "accuracy", section.get("accuracy")), ("reward", "mean", reward)):
+        if figure:
+            measured = {metric: {"name": metric, "value": figure["value"], "metadata": figure}}
+            scores.append({"name": name, "scorer": name, "metrics": measured})
     spec = {"eval_id": own, "run_id": whole, "task_id": own, "created": info["started"], "task": info["task"]}
     spec |= {"model": model, "tags": info.get("tags", []), "metadata": {name: info.get(name) for name in FACTS}}
     spec |= {"dataset": {"name": info["task"], "samples": len(ids), "sample_ids": ids, "shuffled": False}}

@@ -81,7 +81,7 @@ class Callout(NamedTuple):
 
     kind: str
     title: str
-    text: str
+    text: str = ""
 
 
 class Pair(NamedTuple):
@@ -149,11 +149,9 @@ def to_html(blocks: list[Block], pictures: dict[str, Path]) -> str:
     from jinja2 import Environment, FileSystemLoader  # here, since a terminal's table needs none
     from markupsafe import Markup
 
-    def show(value: object) -> object:
-        return printable(value) if type(value) is str else value
-
     env = Environment(loader=FileSystemLoader(ASSETS), autoescape=True, trim_blocks=True, lstrip_blocks=True,
-                      finalize=show, keep_trailing_newline=True)  # fmt: skip
+                      finalize=lambda value: printable(value) if type(value) is str else value,
+                      keep_trailing_newline=True)  # fmt: skip
     widgets = {block.kind for block in blocks if isinstance(block, Widget)}
     scripts = ["main.js", "tables.js", *(name for kind in sorted(widgets) for name in SCRIPTS[kind])]
     styles = ["report.css", *["page/vendor/uPlot.min.css"] * ("curves" in widgets)]

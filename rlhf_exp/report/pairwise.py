@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlhf_exp.report.columns import RANKING, REWARD, TESTED, ByRow, Column, fill, mean_over_seeds, stack, subtract
+from rlhf_exp.report.columns import RANKING, REWARD, TESTED, TRAINED, Column, fill, mean_over_seeds, stack, subtract
 from rlhf_exp.report.groups import MANY, Groups, find_varied
 from rlhf_exp.report.page import NOTES, TEXTS, Block, Heading, Text, footnote
 from rlhf_exp.runs.figures import percent
@@ -145,15 +145,15 @@ def tabulate_tests(tests: dict[str, Tests], shown: Collection[str]) -> list[Bloc
     return [Heading("Which settings differ significantly"), *blocks, footnote(NOTES["tests"])] if blocks else []
 
 
-def describe_collapsed(groups: Groups, column: Column) -> str | None:
-    """Names the runs far below the other seeds of their setting; None if there are none."""
-    kept = {label: [(run, column.read(run)) for run in group if column.read(run)] for label, group in groups.items()}
+def describe_collapsed(groups: Groups) -> str | None:
+    """Names the runs whose accuracy is far below the other seeds of their setting; None if there are none."""
+    kept = {label: [(run, TRAINED.read(run)) for run in group if TRAINED.read(run)] for label, group in groups.items()}
     error = max((standard_error(figure) for pairs in kept.values() for _, figure in pairs), default=0.0)
     found = find_collapsed({label: [figure["value"] for _, figure in pairs] for label, pairs in kept.items()}, error)
     named = []
     for label, place in found:
         run, figure = kept[label][place]
-        named.append(f"{label}, seed {run.info.get('seed')}: {column.write(figure)}")
+        named.append(f"{label}, seed {run.info.get('seed')}: {percent(figure)}")
     return f"Far below the other seeds of their setting, and in its mean: {'; '.join(named)}." if named else None
 
 
@@ -251,7 +251,7 @@ def _list_cells(column: Column) -> tuple[Column, ...]:
     )
 
 
-def _align(by_group: dict[str, list[ByRow]]) -> dict[str, np.ndarray]:
+def _align(by_group: dict[str, list[dict[str, float]]]) -> Scores:
     """(seeds, rows) of each group, on the rows that all have; {} if these are fewer than two."""
     stacked = stack([rows for group in by_group.values() for rows in group])
     if stacked is None:
@@ -260,7 +260,7 @@ def _align(by_group: dict[str, list[ByRow]]) -> dict[str, np.ndarray]:
     return dict(zip(by_group, np.split(stacked, ends), strict=True))
 
 
-def _describe_spread(trained: dict[str, np.ndarray], column: Column) -> str:
+def _describe_spread(trained: Scores, column: Column) -> str:
     """The standard deviation of the seeds' own effect, and which settings are far above it."""
     spreads = measure_spreads(trained)
     deviation = column.write_difference(shared_deviation(spreads)).lstrip("+")

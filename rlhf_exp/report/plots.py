@@ -48,14 +48,12 @@ class Panel(NamedTuple):
     """Axes with their lines.
 
     Attributes:
-        settings: of matplotlib's `Axes.set`.
-        names: of rows of marks at the heights 0, 1, ..., the first at the top.
+        names: of rows of marks at the heights 0, 1, ..., the first at the top; their values begin at 0.
     """
 
     xlabel: str
     ylabel: str
     lines: Sequence[Line]
-    settings: dict[str, Any] = {}
     names: Sequence[str] = ()
 
 
@@ -109,7 +107,7 @@ def plot_accuracy(rows: Sequence[tuple[Any, ...]]) -> Plot:
         values, bounds = [100 * share["value"] for share in found.values()], read_bounds(list(found.values()), 100)
         lines.append(Line(values, list(found), name, x_bounds=bounds, style=style))
     names = [cut(row[0]) for row in rows]
-    panel = Panel("held-out accuracy, %", "", lines, {"xlim": (0, None)}, names)
+    panel = Panel("held-out accuracy, %", "", lines, names)
     caption = "Held-out accuracy before and after training, with 95% intervals"
     return Plot("accuracy", caption, [panel], 1.1 + 0.42 * len(rows))
 
@@ -126,14 +124,13 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
             axes.fill_between(x, *line.band, color=line.style["color"], alpha=0.1, linewidth=0)
     if panel.names:
         axes.set_yticks(range(len(panel.names)), panel.names)
-        axes.set(ylim=(len(panel.names) - 0.6, -0.4))
+        axes.set(xlim=(0, None), ylim=(len(panel.names) - 0.6, -0.4))
         axes.grid(visible=False, axis="y")
     labels, columns = _wrap_legend(panel)
     if labels:
         handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
         shown = [handles[label] for label in labels]
         axes.legend(shown, list(map(cut, labels)), loc="lower left", bbox_to_anchor=(0, 1), fontsize=7, ncols=columns)
-    axes.set(**panel.settings)
 
 
 def _wrap_legend(panel: Panel) -> tuple[list[str], int]:

@@ -10,11 +10,11 @@ from rlhf_exp.runs.load import Run
 
 NAMES: dict[str, str] = dict(TEXTS["sections"]["probes"])
 FIGURES = (
-    *(Column("kind", at("title")), Column("prompts", at("n")), Column("judged before", at("baseline", "judged"))),
-    *(Column("start", at("baseline", "share"), percent), Column("judged after", at("trained", "judged"))),
-    *(Column("trained", at("trained", "share"), percent), Column("judged of both", at("both"))),
-    Column("difference", at("difference"), points),
-)
+    Column("kind", at("title")), Column("prompts", at("n")),
+    Column("judged before", at("baseline", "judged")), Column("start", at("baseline", "share"), percent),
+    Column("judged after", at("trained", "judged")), Column("trained", at("trained", "share"), percent),
+    Column("judged of both", at("both")), Column("difference", at("difference"), points),
+)  # fmt: skip
 SHOWN = 2  # samples of each kind
 
 

@@ -7,7 +7,7 @@ browse("rows", rows, [])    ->  such a widget, of any rows in the form of assets
 """
 
 import json
-from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any
 
 from rlhf_exp.evaluation.metrics import OUTCOMES
@@ -18,8 +18,9 @@ from rlhf_exp.runs.figures import percent
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import wilson
 
-KINDS = {1: ("Better after training", 3), -1: ("Worse after training", 2), 0: ("Equally good, or not graded", 2)}
-"""Samples by the sign of the change: the title, and how many report.md shows."""
+KINDS = {"better": ("Better after training", 3), "worse": ("Worse after training", 2),
+         "neither": ("Equally good, or not graded", 2)}  # fmt: skip
+"""Samples by what training changed: the title, and how many report.md shows."""
 SHOWN_ALONE, COMPARED = 5, 20
 MOST_LETTERS = 12_000_000
 """Of longer texts a page has the first rows; a file beside it has the others."""
@@ -30,6 +31,9 @@ ERROR_KINDS: dict[str, tuple[str, str]] = TEXTS["error kinds"]
 
 COLOURS = {"token_kl": "KL", "token_log_ratio": "log ratio", "token_logprobs": "log-probability"}
 """Figures of each token, where a sample has them."""
+
+Card = dict[str, Any]
+"""A row in the form of assets/page/samples.js."""
 
 
 def describe_samples(run: Run) -> list[Block]:
@@ -43,17 +47,17 @@ def describe_samples(run: Run) -> list[Block]:
         return blocks
     training: list[Block] = []
     if run.completions:
-        training = [Heading("Completions of training", 3), browse("training", map(_show_training, run.completions), [])]
+        cards = [_show_training(row) for row in run.completions]
+        training = [Heading("Completions of training", 3), browse("training", cards, [])]
     if not run.sampled("trained"):  # nothing is trained, or not yet
         alone = run.sampled("baseline")
-        shown = [Pair(row["id"], row["prompt"], (_caption("Completion", row),)) for row in alone[:SHOWN_ALONE]]
-        return [*blocks, browse("samples", map(_show_alone, alone), shown), *training]
-    pairs, chosen = run.paired_samples(), list[Block]()
-    for kind, (name, most) in KINDS.items():
-        for before, after in [pair for pair in pairs if _find_change(*pair) == kind][:most]:
-            chosen.append(Pair(name, before["prompt"], (_caption("Before", before), _caption("After", after))))
-    blocks.append(browse("samples", (_show_pair(before, after) for before, after in pairs), chosen))
-    return [*blocks, *training]
+        cards = [_show_alone(row) for row in alone]
+        shown = [as_pair(row["id"], card) for row, card in zip(alone[:SHOWN_ALONE], cards, strict=False)]
+    else:
+        cards, shown = [_show_change(*pair) for pair in run.paired_samples()], []
+        for kind, (title, most) in KINDS.items():
+            shown += [as_pair(title, card) for card in cards if card["values"]["change"] == kind][:most]
+    return [*blocks, browse("samples", cards, shown), *training]
 
 
 def compare_samples(groups: Groups) -> list[Block]:
@@ -62,19 +66,17 @@ def compare_samples(groups: Groups) -> list[Block]:
         return [Heading("Samples"), Text(NOTES["no texts"])]
     found = {label: {(b["id"], b["prompt"]): (b, a) for b, a in of[0].paired_samples()} for label, of in groups.items()}
     shared = [row for row in next(iter(found.values()), {}) if all(row in rows for rows in found.values())]
-    pairs, rows = list[Block](), list[dict[str, Any]]()
+    cards = []
     for row in shared:
         starts = {of[row][0]["completion"]: ("start model", of[row][0]) for of in found.values()}
         trained = [(label, of[row][1]) for label, of in found.items()]
         outcomes = {label: after.get("outcome") for label, after in trained}
         values = {"right settings": list(outcomes.values()).count("correct"), **outcomes}
-        sides = [*starts.values(), *trained]
-        rows.append({"id": row[0], "prompt": row[1], "values": values, "sides": [_show_side(*side) for side in sides]})
-        if len(pairs) < COMPARED:
-            pairs.append(Pair(row[0], row[1], tuple(_caption(*side) for side in sides), folded=True))
-    if not shared:
+        cards.append(_make_card(*row, values, [_show_side(*side) for side in (*starts.values(), *trained)]))
+    if not cards:
         return []
-    return [Heading("Samples"), footnote(NOTES["compared samples"]), browse("samples", rows, pairs)]
+    pairs = [as_pair(card["id"], card, folded=True) for card in cards[:COMPARED]]
+    return [Heading("Samples"), footnote(NOTES["compared samples"]), browse("samples", cards, pairs)]
 
 
 def describe_errors(run: Run) -> list[Block]:
@@ -91,23 +93,18 @@ def describe_errors(run: Run) -> list[Block]:
     blocks.append(Text(f"{len(shown)} of {total}, worst first, to open one by one. Their texts may offend."))
     pairs, cards = [], []
     for place, error in enumerate(shown, start=1):
-        kind, sides = ERROR_KINDS[error["kind"]][0], (_read_side(error, "chosen"), _read_side(error, "rejected"))
-        title = f"{place}. {kind}: margin {error['margin']:+.2f}, {error['subset']}"
-        pairs.append(Pair(title, error["prompt"].strip(), sides, folded=True))
-        values = {"kind": kind, "subset": error["subset"], "margin": error["margin"]}
-        texts = [{"caption": caption, "text": text} for caption, text in sides]
-        cards.append({"id": str(place), "prompt": error["prompt"].strip(), "values": values, "sides": texts})
+        values = {"kind": ERROR_KINDS[error["kind"]][0], "subset": error["subset"], "margin": error["margin"]}
+        sides = [_show_answer(error, side) for side in ("chosen", "rejected")]
+        cards.append(_make_card(str(place), error["prompt"].strip(), values, sides))
+        title = f"{place}. {values['kind']}: margin {error['margin']:+.2f}, {error['subset']}"
+        pairs.append(as_pair(title, cards[-1], folded=True))
     return [*blocks, browse("errors", cards, pairs)]
 
 
-def browse(name: str, rows: Iterable[dict[str, Any]], instead: list[Any]) -> Widget:
-    """Rows for assets/page/samples.js, up to MOST_LETTERS; the fields are those that any of the shown rows has."""
-    rows, kept, letters = [*rows], [], 0
-    for row in rows:
-        letters += len(json.dumps(row))
-        if letters > MOST_LETTERS:
-            break
-        kept.append(row)
+def browse(name: str, rows: list[Card], instead: list[Any]) -> Widget:
+    """Rows for the page, up to MOST_LETTERS; the fields are those that any of the shown rows has."""
+    letters = accumulate(len(json.dumps(row)) for row in rows)
+    kept = [row for row, total in zip(rows, letters, strict=True) if total <= MOST_LETTERS]
     kinds = {key: "number" if isinstance(value, int | float) and not isinstance(value, bool) else "choice"
              for row in kept for key, value in row["values"].items() if value is not None}  # fmt: skip
     fields = [{"key": key, "label": key, "kind": kind} for key, kind in kinds.items()]
@@ -118,25 +115,33 @@ def browse(name: str, rows: Iterable[dict[str, Any]], instead: list[Any]) -> Wid
     return Widget("samples", name, content, instead, rest)
 
 
-def _show_pair(before: dict, after: dict) -> dict[str, Any]:
-    words = {1: "better", 0: "neither", -1: "worse"}
-    values = {"change": words[_find_change(before, after)], "before": before.get("outcome"),
+def as_pair(title: str, card: Card, folded: bool = False) -> Pair:
+    """What report.md shows of a card."""
+    return Pair(title, card["prompt"], tuple((side["caption"], side["text"]) for side in card["sides"]), folded)
+
+
+def _make_card(name: str, prompt: str, values: dict[str, Any], sides: list[dict[str, Any]]) -> Card:
+    return {"id": name, "prompt": prompt, "values": values, "sides": sides}
+
+
+def _show_change(before: dict, after: dict) -> Card:
+    values = {"change": _find_change(before, after), "before": before.get("outcome"),
               "after": after.get("outcome"), **_list_values(after)}  # fmt: skip
     sides = [_show_side("Before", before), _show_side("After", after)]
-    return {"id": before["id"], "prompt": before["prompt"], "values": values, "sides": sides}
+    return _make_card(before["id"], before["prompt"], values, sides)
 
 
-def _show_alone(row: dict) -> dict[str, Any]:
+def _show_alone(row: dict) -> Card:
     name = f"{row['id']} {row['sample'] + 1}" if row.get("sample") else row["id"]
     values = {"outcome": row.get("outcome"), **_list_values(row)}
-    return {"id": name, "prompt": row["prompt"], "values": values, "sides": [_show_side("Completion", row)]}
+    return _make_card(name, row["prompt"], values, [_show_side("Completion", row)])
 
 
-def _show_training(row: dict) -> dict[str, Any]:
+def _show_training(row: dict) -> Card:
     values = {"step": row["step"], "outcome": row.get("outcome"), **_list_values(row)}
     values["advantage"] = row.get("advantage")
     name = f"step {row['step']}: {row['id']} {row['sample'] + 1}"
-    return {"id": name, "prompt": row["prompt"], "values": values, "sides": [_show_side("Completion", row)]}
+    return _make_card(name, row["prompt"], values, [_show_side("Completion", row)])
 
 
 def _list_values(row: dict) -> dict[str, Any]:
@@ -146,31 +151,27 @@ def _list_values(row: dict) -> dict[str, Any]:
 
 
 def _show_side(when: str, row: dict) -> dict[str, Any]:
-    caption, text = _caption(when, row)
-    side = {"caption": caption, "text": text, "answer": row.get("extracted")}
+    """A completion, below what is said of it."""
+    parts = [row["outcome"]] if "outcome" in row else []
+    parts += [f"reward {row['reward']:.3g}"] if row.get("reward") is not None else []
+    parts.append(f"{row['tokens']} tokens{', cut off' if row.get('truncated') else ''}")
+    side = {"caption": f"{when}: {', '.join(parts)}", "text": row["completion"], "answer": row.get("extracted")}
     if "token_texts" in row:
         side["tokens"] = row["token_texts"]
         side["colours"] = {name: row[key] for key, name in COLOURS.items() if key in row}
     return side
 
 
-def _find_change(before: dict, after: dict) -> int:
-    """1, 0 or -1: by whether the completions are correct; without a grader by their rewards."""
+def _show_answer(error: dict, side: str) -> dict[str, Any]:
+    """The chosen or the rejected answer of a pair."""
+    caption = f"{side.capitalize()}: reward {error[f'{side}_reward']:.2f}, {error[f'{side}_tokens']} tokens"
+    return {"caption": caption, "text": error[side].strip()}
+
+
+def _find_change(before: dict, after: dict) -> str:
+    """One of KINDS: by whether the completions are correct; without a grader by their rewards."""
     if "outcome" in before and "outcome" in after:
         old, new = before["outcome"] == "correct", after["outcome"] == "correct"
     else:
         old, new = before.get("reward") or 0.0, after.get("reward") or 0.0
-    return (new > old) - (new < old)
-
-
-def _caption(when: str, sample: dict) -> tuple[str, str]:
-    """What is said of a completion, and the completion."""
-    parts = [sample["outcome"]] if "outcome" in sample else []
-    parts += [f"reward {sample['reward']:.3g}"] if sample.get("reward") is not None else []
-    parts.append(f"{sample['tokens']} tokens{', cut off' if sample.get('truncated') else ''}")
-    return f"{when}: {', '.join(parts)}", sample["completion"]
-
-
-def _read_side(error: dict, side: str) -> tuple[str, str]:
-    caption = f"{side.capitalize()}: reward {error[f'{side}_reward']:.2f}, {error[f'{side}_tokens']} tokens"
-    return caption, error[side].strip()
+    return "better" if new > old else "worse" if new < old else "neither"

@@ -10,15 +10,7 @@ from rlhf_exp.report.page import NOTES, Block, Callout, Code, Figures, Heading, 
 from rlhf_exp.report.plots import plot_accuracy
 from rlhf_exp.report.probes import describe_probes
 from rlhf_exp.report.samples import describe_errors, describe_samples
-from rlhf_exp.report.summary import (
-    RANKING_FIGURES,
-    best_sentence,
-    status_sentence,
-    summary_note,
-    summary_table,
-    title,
-    verdict,
-)
+from rlhf_exp.report.summary import RANKING_FIGURES, best_sentence, describe_status, describe_summary, title, verdict
 from rlhf_exp.report.words import explain_change
 from rlhf_exp.runs.disk import measure_disk
 from rlhf_exp.runs.figures import duration, megabytes, number, percent
@@ -46,25 +38,20 @@ def describe_run(run: Run) -> list[Block]:
     """Blocks from the verdict down to the command; each part that has no data says so."""
     name = f"{run.info['name']}: " if run.info.get("name") else ""
     blocks: list[Block] = [Heading(f"{name}{run.info.get('algo')} on {run.info.get('task')}", 1), Text(title(run))]
-    if sentence := status_sentence(run):
-        blocks.append(Callout("error" if run.status == "failed" else "warning", "Not finished.", sentence))
-    blocks += [Callout(*verdict(run), ""), *describe_health(run)]
-    if run.trains and (sentence := explain_change([run])):
-        blocks.append(Text(sentence))
-    if sentence := best_sentence(run):
-        blocks.append(Text(f"Kept: {sentence}."))
+    blocks += [*describe_status(run), verdict(run), *describe_health(run)]
+    if run.trains and (change := explain_change([run])):
+        blocks.append(Text(change))
+    if best := best_sentence(run):
+        blocks.append(Text(f"Kept: {best}."))
     blocks += _describe_figures(run) + describe_preferences(run)
     if run.trains:
-        plots = plot_run(run)
-        curves = show_curves({"": [run]}, plots) if run.metrics else Text("No training metrics were logged.")
+        curves = show_curves({"": [run]}, plot_run(run)) if run.metrics else Text("No training metrics were logged.")
         blocks += [HEADING, curves]
     if not run.trains_scorer:  # a reward model generates nothing
         blocks += describe_samples(run)
     blocks += describe_baselines(run) + describe_probes(run)
-    blocks += [
-        Heading("Health checks", folded=not (run.diagnosis.get("findings") or run.alarms)),
-        *describe_findings(run),
-    ]
+    blocks.append(Heading("Health checks", folded=not (run.diagnosis.get("findings") or run.alarms)))
+    blocks += describe_findings(run)
     if run.facts:
         blocks += [Heading("Data", folded=True), fact_table(run.facts)]
     costs = [[phase, duration(spent)] for phase, spent in run.info.get("seconds", {}).items()]
@@ -75,11 +62,8 @@ def describe_run(run: Run) -> list[Block]:
         costs.append(["disk, other files, without reports", megabytes(disk.other_files)])
     parts = list_columns([run], MEMORY)
     costs += [[f"memory, {part.name}", f"{part.cell(run)} MB"] for part in parts]
-    blocks += [
-        Heading("Time and memory", folded=True),
-        Table(["", ""], costs),
-        *([footnote(join_notes(parts))] if parts else []),
-    ]
+    blocks += [Heading("Time and memory", folded=True), Table(["", ""], costs)]
+    blocks += [footnote(join_notes(parts))] if parts else []
     return blocks + [Heading("How to reproduce this run"), *_describe_origin(run)]
 
 
@@ -98,9 +82,7 @@ def describe_preferences(run: Run) -> list[Block]:
     right = [Column("share ranked rightly", at("label")), N, before, Column("trained", at("accuracy"), percent)]
     rule = {"label": "by a rule: the longer answer", "n": section["n"], "accuracy": section["longer_wins"]}
     blocks += [fill(right, [*_list_parts(section), rule]), fill(CALIBRATION, section["calibration"])]
-    if quantiles := section.get("quantiles"):  # absent in older runs
-        blocks.append(fill(QUANTILES, quantiles))
-    return [*blocks, footnote(NOTES["preferences"]), *describe_errors(run)]
+    return [*blocks, fill(QUANTILES, section["quantiles"]), footnote(NOTES["preferences"]), *describe_errors(run)]
 
 
 def describe_health(run: Run) -> list[Block]:
@@ -141,8 +123,7 @@ def fact_table(facts: dict) -> Table:
 def _describe_figures(run: Run) -> list[Block]:
     if "baseline" not in run.evaluation:
         return []
-    blocks: list[Block] = [Heading("Before and after training" if run.trains else "Measurements"), summary_table(run)]
-    blocks.append(footnote(summary_note(run)))
+    blocks = [Heading("Before and after training" if run.trains else "Measurements"), *describe_summary(run)]
     accuracies = [run.evaluation.get(side, {}).get("accuracy") for side in ("baseline", "trained")]
     return [*blocks, Figures([plot_accuracy([("", *accuracies)])])] if run.trains and any(accuracies) else blocks
 
@@ -151,9 +132,8 @@ def _describe_finding(finding: dict) -> Callout:
     steps = f", steps {finding['steps'][0]} to {finding['steps'][1]}" if finding["steps"] else ""
     remedy = f" To try: {finding['remedy']}" if finding["remedy"] else ""
     sure = f" How sure: {finding['sureness']['text']}." if "sureness" in finding else ""
-    text = (
-        f"{finding['evidence'][:1].upper()}{finding['evidence'][1:]}. Likely cause: {finding['cause']}.{remedy}{sure}"
-    )
+    evidence = f"{finding['evidence'][:1].upper()}{finding['evidence'][1:]}"
+    text = f"{evidence}. Likely cause: {finding['cause']}.{remedy}{sure}"
     name = f"{finding['severity'].capitalize()}: {finding['name'].replace('_', ' ')}{steps}."
     return Callout(finding["severity"], name, text)
 

@@ -3,7 +3,7 @@ the model card. The verdict is by the first of these that was measured: held-out
 accuracy of the implicit reward.
 
 summary_table(run)  ->  Table(["", "baseline", ...], [["accuracy", "25.2% [21.6, 29.1]", "46.1% [41.8, 50.4]", ...]])
-verdict(run)  ->  Verdict("ok", "Held-out accuracy rose: 22.1% before and 38.5% after, ...")
+verdict(run)  ->  Callout("ok", "Held-out accuracy rose: 22.1% before and 38.5% after, ...")
 terminal_table(Path("outputs/2026-01-01/12-00-00"))  ->  what a run prints at its end
 """
 
@@ -11,12 +11,11 @@ import math
 import sys
 import textwrap
 from pathlib import Path
-from typing import NamedTuple
 
 from rlhf_exp.errors import paint, printable
 from rlhf_exp.report.baselines import baseline_sentence
 from rlhf_exp.report.columns import Column, at, join_notes
-from rlhf_exp.report.page import NOTES, TEXTS, Table, align
+from rlhf_exp.report.page import NOTES, TEXTS, Block, Callout, Table, align, footnote
 from rlhf_exp.runs.disk import measure_disk
 from rlhf_exp.runs.figures import duration, megabytes, number, percent, points, write_name
 from rlhf_exp.runs.load import Run, load_run, refusing_damage
@@ -53,11 +52,11 @@ def summary_table(run: Run) -> Table:
     return Table(["", "baseline", "trained", "difference"], rows)
 
 
-def summary_note(run: Run) -> str:
-    """What explains the table."""
+def describe_summary(run: Run) -> list[Block]:
+    """The table, and what explains it."""
     left_out = run.evaluation["baseline"].get("loss_left_out")
     why_not = f" Held-out loss is left out: {left_out}." if left_out else ""
-    return f"{NOTES['summary']} {join_notes(_list_figures(run))}{why_not}"
+    return [summary_table(run), footnote(f"{NOTES['summary']} {join_notes(_list_figures(run))}{why_not}")]
 
 
 def terminal_table(run_dir: Path) -> str:
@@ -73,32 +72,28 @@ def terminal_table(run_dir: Path) -> str:
     return "\n".join(paint(line, colour, sys.stdout) if line.startswith("health ") else line for line in lines)
 
 
-class Verdict(NamedTuple):
-    kind: str  # of a Callout: ok, info or warning
-    sentence: str
-
-
-def verdict(run: Run) -> Verdict:
-    """The sentence, and its kind: ok for better, warning for worse, info if the interval includes no change."""
+def verdict(run: Run) -> Callout:
+    """The sentence as a title, and its kind: ok for better, warning for worse, info if the interval includes no
+    change."""
     before, after, paired = (run.evaluation.get(part, {}) for part in ("baseline", "trained", "paired"))
     if not run.trains:
         accuracy = f"{percent(before.get('accuracy'))} on {before.get('n', 0)} rows"
-        return Verdict("info", f"Held-out accuracy is {accuracy}; nothing was trained.")
+        return Callout("info", f"Held-out accuracy is {accuracy}; nothing was trained.")
     if difference := paired.get("difference"):
         place = _judge(difference, 0)
         sides = f"{100 * before['accuracy']['value']:.1f}% before and {100 * after['accuracy']['value']:.1f}% after"
         sentence = f"Held-out accuracy {CHANGED[place]}: {sides}, a difference of {points(difference)} points on"
         plan = _plan(difference, paired["n"]) if place == 1 else ""
-        return Verdict(VERDICTS[place], f"{sentence} {paired['n']} rows.{plan}")
+        return Callout(VERDICTS[place], f"{sentence} {paired['n']} rows.{plan}")
     if rate := paired.get("win_rate"):
         place = _judge(rate, 0.5)
         sentence = f"By reward the trained model wins {OFTEN[place]} it loses: {percent(rate)} of {paired['n']}"
-        return Verdict(VERDICTS[place], f"{sentence} held-out rows against the start model (a tie is half a win).")
+        return Callout(VERDICTS[place], f"{sentence} held-out rows against the start model (a tie is half a win).")
     if section := after.get("preference"):
         place = _judge(section["accuracy"], 0.5)
         sentence = f"The implicit reward puts the chosen answer first {OFTEN[place]} chance: in"
-        return Verdict(VERDICTS[place], f"{sentence} {percent(section['accuracy'])} of {section['n']} held-out pairs.")
-    return Verdict("info", "Held-out accuracy after training was not measured.")
+        return Callout(VERDICTS[place], f"{sentence} {percent(section['accuracy'])} of {section['n']} held-out pairs.")
+    return Callout("info", "Held-out accuracy after training was not measured.")
 
 
 def best_sentence(run: Run) -> str | None:
@@ -112,8 +107,19 @@ def best_sentence(run: Run) -> str | None:
     return f"the policy of step {best['step']}, the best of {measured} measurements: {figure} on {rows} validation rows"
 
 
-def status_sentence(run: Run) -> str | None:
-    """Why the run has not finished; None for a finished run."""
+def describe_status(run: Run, title: str = "Not finished.") -> list[Block]:
+    """A remark of why the run has not finished; empty for a finished run."""
+    kind = "error" if run.status == "failed" else "warning"
+    return [Callout(kind, title, sentence)] if (sentence := _write_status(run)) else []
+
+
+def title(run: Run) -> str:
+    """algo=grpo loss_type=grpo task=countdown model=tiny max_tokens=64 seed=0 name=my-run tags=a,b: finished"""
+    keys = ("algo", "loss_type", "task", "model", "max_tokens", "seed", "name", "tags")
+    return f"{' '.join(f'{key}={name}' for key in keys if (name := write_name(run.info.get(key))))}: {run.status}"
+
+
+def _write_status(run: Run) -> str | None:
     if run.status == "finished":
         return None
     error = " ".join(str(run.info.get("error") or "no reason was recorded").split())[:500].rstrip(".")
@@ -121,12 +127,6 @@ def status_sentence(run: Run) -> str | None:
     if run.status == "running":
         return f"This run is still running, or was killed before it could say so. {reached}"
     return f"This run {'was ' if run.status == 'stopped' else ''}{run.status}: {error}. {reached}"
-
-
-def title(run: Run) -> str:
-    """algo=grpo loss_type=grpo task=countdown model=tiny max_tokens=64 seed=0 name=my-run tags=a,b: finished"""
-    keys = ("algo", "loss_type", "task", "model", "max_tokens", "seed", "name", "tags")
-    return f"{' '.join(f'{key}={name}' for key in keys if (name := write_name(run.info.get(key))))}: {run.status}"
 
 
 def _read_sides(run: Run) -> tuple[dict, dict, dict]:
@@ -171,7 +171,7 @@ def _describe_disk(run: Run) -> str | None:
 
 def _tabulate(run: Run) -> str:
     info, findings, checked = run.info, run.diagnosis.get("findings", []), run.diagnosis.get("checked")
-    lines = [line for line in (title(run), status_sentence(run)) if line] + [""]
+    lines = [line for line in (title(run), _write_status(run)) if line] + [""]
     if "baseline" in run.evaluation:
         table = summary_table(run)
         lines += [*align([table.head, *table.rows]), "In brackets: 95% intervals.", ""]
@@ -188,7 +188,7 @@ def _tabulate(run: Run) -> str:
         + (f", {len(checked)} rules checked" if checked else ""),
         "changed": "\n             ".join(run.diagnosis.get("changed", [])),
     }
-    lines += [verdict(run).sentence, *(f"{label:<12} {text}" for label, text in facts.items() if text)]
+    lines += [verdict(run).title, *(f"{label:<12} {text}" for label, text in facts.items() if text)]
     for finding in findings:
         remedy = f"; try {finding['remedy']}" if finding["remedy"] else ""
         text = f"{finding['severity']} {finding['name']}: {finding['evidence']}{remedy}"

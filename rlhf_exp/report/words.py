@@ -1,7 +1,7 @@
 """Says by rules, from the numbers alone, which differences hold, what each setting cost, which runs are unhealthy, and
 what explains a change from the start model to the trained one.
 
-describe_in_words({"ppo": [run, run], "grpo": [run, run]})  ->  [Heading("In words"), Text(...), ...]
+describe_in_words({"ppo": [run, run], "grpo": [run, run]}, tests)  ->  [Heading("In words"), Text(...), ...]
 explain_change([run, run])  ->  "Of the start model's completions 76.0% fail, 33.0% after training (-43.0 [...]); ..."
 find_words(before, after)   ->  ([("give", 0.76, 0.33, -9.1), ...], 41, 3.2)
 """
@@ -18,7 +18,7 @@ from rlhf_exp.report import columns
 from rlhf_exp.report.columns import TESTED, align, mean_over_seeds, subtract
 from rlhf_exp.report.groups import MANY, Groups, keep_measured
 from rlhf_exp.report.page import NOTES, TEXTS, Block, Callout, Heading, Text, footnote
-from rlhf_exp.report.pairwise import Tests, find_about, run_figures, summarise_tests, write_size
+from rlhf_exp.report.pairwise import Tests, find_about, summarise_tests, write_size
 from rlhf_exp.runs.load import Run
 from rlhf_exp.stats import DIFFERENCES, LEVEL, LEVELS, SHARES, crossed_interval
 from rlhf_exp.stats.planning import plan_rows
@@ -39,11 +39,10 @@ Word = tuple[str, float, float, float]
 """A word, the shares of completions that contain it before and after, and z."""
 
 
-def describe_in_words(groups: Groups, tests: dict[str, Tests] | None = None) -> list[Block]:
+def describe_in_words(groups: Groups, tests: dict[str, Tests]) -> list[Block]:
     """What the numbers say, a sentence or two per subject and setting; of more than MANY settings the first and the
     last are explained. `groups` are sorted by result; runs that were not measured count for their health alone."""
     measured = keep_measured(groups)
-    tests = run_figures(measured) if tests is None else tests
     sentences = summarise_tests(measured, tests, find_about(measured, tests))
     labels = list(measured) if len(measured) <= MANY else [list(measured)[0], list(measured)[-1]]
     explained = [(label, explain_change(measured[label], label, tests)) for label in labels]

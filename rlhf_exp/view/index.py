@@ -54,8 +54,8 @@ def describe_folder(folder: Path, served: bool = False) -> list[Block]:
     columns["health"] = [_read_health(folder / place) for place in places]
     columns["disk, MB"] = [f"{sum(measure_disk(folder / place)) / 1e6:,.1f}" for place in places]
     shown = {name: columns[name] for name in dict.fromkeys([*FIRST, *columns]) if name in columns}
-    live = [served and run["status"] == "running" for run in runs]
-    links = [_link(folder, place, is_live) for place, is_live in zip(places, live, strict=True)]
+    links = [_link(folder, place, served and run["status"] == "running")
+             for place, run in zip(places, runs, strict=True)]  # fmt: skip
     counts = [f"{n} {status}" for status, n in Counter(run["status"] for run in found).most_common()]
     alike = f"; all: {' '.join(f'{name}={value}' for name, value in shared.items())}" if shared else ""
     return [
@@ -79,22 +79,18 @@ def find_report(folder: Path, name: Path | str) -> Path | None:
 def _describe_reports(folder: Path, runs: list[Path]) -> list[Block]:
     """The reports that lie in no run: those of studies, sweeps and comparisons."""
     pages = (Path(name) for depth in range(DEPTH + 1) for name in glob("*/" * depth + REPORT, root_dir=folder))
-    found = sorted(page.parent for page in pages if not {*page.parents} & {*runs})
-    links = {place: _link(folder, place) for place in found}
-    places = [place for place, link in links.items() if link]
-    below = [str(sum(place in run.parents for run in runs)) for place in places]
-    written = [datetime.fromtimestamp((folder / place / REPORT).stat().st_mtime, UTC) for place in places]
-    rows = [
-        [str(folder if place == Path() else place), n, f"{time:%Y-%m-%d %H:%M}"]
-        for place, n, time in zip(places, below, written, strict=True)
-    ]
-    head = ["report", "runs below", "written (UTC)"]
+    rows, links = [], []
+    for place in sorted(page.parent for page in pages if not {*page.parents} & {*runs}):
+        if link := _link(folder, place):
+            written = datetime.fromtimestamp((folder / place / REPORT).stat().st_mtime, UTC)
+            below = sum(place in run.parents for run in runs)
+            rows.append([str(folder if place == Path() else place), str(below), f"{written:%Y-%m-%d %H:%M}"])
+            links.append(link)
+    if not rows:
+        return []
     folded = f"{len(rows)} reports" if len(rows) > FEW else ""
-    return (
-        [Heading("Reports on several runs"), Table(head, rows, folded, links=[*filter(None, links.values())])]
-        if rows
-        else []
-    )
+    table = Table(["report", "runs below", "written (UTC)"], rows, folded, links=links)
+    return [Heading("Reports on several runs"), table]
 
 
 def _read_health(run_dir: Path) -> str:

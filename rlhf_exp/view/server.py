@@ -122,10 +122,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(403, b"this server answers only to 127.0.0.1 and localhost\n")
         site, content, form = self.server.site, None, "plain" if path == "/state" else "html"
         with self.server.lock, suppress(ConfigError, OSError):  # what has vanished is no page
-            if path == "/state":
-                content = site.read_state(query.removeprefix("run="))
-            else:
-                content = site.read(path)
+            content = site.read_state(query.removeprefix("run=")) if path == "/state" else site.read(path)
         return self._send(404, b"no such page\n") if content is None else self._send(200, content, form)
 
     do_HEAD = do_GET

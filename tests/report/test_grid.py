@@ -25,7 +25,7 @@ def make_sweep(tmp_path, make_run, gains):
 
 def test_two_swept_keys_have_a_grid_in_their_order_with_means_and_shades(tmp_path, make_run):
     runs = make_sweep(tmp_path, make_run, GAINS)
-    heading, table, _ = describe_grid(group_runs(runs), TRAINED, "held-out accuracy")
+    heading, table, _ = describe_grid(group_runs(runs))
     assert heading.text == "Held-out accuracy by max_tokens and loss_type"
     assert table.head == ["", "loss_type=bnpo", "loss_type=grpo", "mean"]
     assert [row[0] for row in table.rows] == ["max_tokens=32", "max_tokens=64", "max_tokens=128", "mean"]
@@ -43,4 +43,4 @@ def test_two_swept_keys_have_a_grid_in_their_order_with_means_and_shades(tmp_pat
 @pytest.mark.parametrize("cells", [1, 3])
 def test_there_is_no_grid_of_one_key_or_of_fewer_than_half_of_its_cells(tmp_path, make_run, cells):
     few = {("grpo", 32): 0.1, ("bnpo", 64): 0.1, ("dapo", 128): 0.1} if cells == 3 else {("grpo", 32): 0.1}
-    assert describe_grid(group_runs(make_sweep(tmp_path, make_run, few)), TRAINED, "held-out accuracy") == []
+    assert describe_grid(group_runs(make_sweep(tmp_path, make_run, few))) == []

@@ -1,7 +1,6 @@
 """Inspect's logs of a run: their shape, and that inspect-ai reads them, where it is installed."""
 
 import json
-import shutil
 
 import pytest
 
@@ -11,9 +10,9 @@ from tests.report.test_golden import GOLDEN
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(run_dir):
     """A run with two sampled completions and a greedy one of each row."""
-    return load_run(shutil.copytree(GOLDEN / "grpo", tmp_path / "run"))
+    return load_run(run_dir)
 
 
 def write(run):

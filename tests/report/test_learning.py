@@ -28,22 +28,19 @@ def add_validation(folder, accuracies, by_row=True):
 
 
 @pytest.fixture
-def make_groups(tmp_path, make_run):
+def groups(tmp_path, make_run):
     runs = {
         "grpo": [[0.2, 0.3, 0.5], [0.2, 0.4, 0.4]],
         "dr_grpo": [[0.2, 0.2, 0.2, 0.6], [0.2, 0.2, 0.2, 0.8]],
     }
 
-    def make_one(label, seed, accuracies, by_row):
-        return add_validation(make_run(tmp_path / f"{label}{seed}", seed, label), accuracies, by_row)
+    def make_one(label, seed, accuracies):
+        return add_validation(make_run(tmp_path / f"{label}{seed}", seed, label), accuracies)
 
-    def make_groups(by_row=True):
-        return {
-            label: [make_one(label, seed, accuracies, by_row) for seed, accuracies in enumerate(group)]
-            for label, group in runs.items()
-        }
-
-    return make_groups
+    return {
+        label: [make_one(label, seed, accuracies) for seed, accuracies in enumerate(group)]
+        for label, group in runs.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -61,13 +58,8 @@ def test_a_fall_has_the_date_from_which_on_accuracy_stays_clearly_below_the_star
     assert [table.rows for table in tables] == ([[["falls", str(step)]]] if step else [])
 
 
-def test_without_the_rows_a_fall_has_no_date(tmp_path, make_run):
-    run = add_validation(make_run(tmp_path / "0", 0, "grpo"), [0.6, 0.1, 0.1], by_row=False)
-    assert not any(isinstance(block, Table) for block in describe_learning({"falls": [run]}))
-
-
-def test_curves_stand_at_what_was_spent_and_join_seeds_and_rows(make_groups):
-    [plot] = [plot for block in describe_learning(make_groups()) if isinstance(block, Figures) for plot in block.plots]
+def test_curves_stand_at_what_was_spent_and_join_seeds_and_rows(groups):
+    [plot] = [plot for block in describe_learning(groups) if isinstance(block, Figures) for plot in block.plots]
     trained, seconds, kl = plot.panels  # nothing was sampled
     assert [line.label for line in trained.lines] == ["grpo", "dr_grpo"]
     assert trained.lines[0].x == pytest.approx([0, 100, 200]) and seconds.lines[0].x == pytest.approx([0, 0.5, 1])
@@ -78,7 +70,8 @@ def test_curves_stand_at_what_was_spent_and_join_seeds_and_rows(make_groups):
     assert trained.lines[0].band[:, 1] == pytest.approx([100 * found["low"], 100 * found["high"]])
 
 
-def test_without_the_rows_a_curve_has_no_band(make_groups):
-    [figures] = [block for block in describe_learning(make_groups(by_row=False)) if isinstance(block, Figures)]
+def test_without_the_rows_a_curve_has_no_band_and_a_fall_no_date(tmp_path, make_run):
+    run = add_validation(make_run(tmp_path / "0", 0, "grpo"), [0.6, 0.1, 0.1], by_row=False)
+    _, figures = describe_learning({"falls": [run, run]})
     line = figures.plots[0].panels[0].lines[0]
     assert line.band == pytest.approx(np.array([line.y, line.y]))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rlhf_exp.report import study_table, write_report
-from rlhf_exp.report.compare import measure_passes
+from rlhf_exp.report.noise import measure_passes
 from rlhf_exp.runs.folder import write_json, write_jsonl
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.stats import SHARES, crossed_interval, share_interval

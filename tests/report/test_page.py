@@ -52,15 +52,8 @@ def test_markdown_shows_every_text_as_it_is(text):
 
 def test_intervals_of_shares_that_are_all_or_nothing_can_be_drawn(tmp_path, drawn):
     """By rounding, a bound of Wilson's interval can lie on the wrong side of 0 or 1."""
-    row = {
-        "subset": "a",
-        "chosen": "x",
-        "rejected": "y",
-        "chosen_reward": 1.0,
-        "rejected_reward": 0.0,
-        "chosen_tokens": 2,
-        "rejected_tokens": 1,
-    }
+    row = {"subset": "a", "chosen": "x", "rejected": "y", "chosen_reward": 1.0, "rejected_reward": 0.0,
+           "chosen_tokens": 2, "rejected_tokens": 1}  # fmt: skip
     rows = [[row | {"margin": margin}] * n for n in range(1, 200) for margin in (1.0, -1.0)]
     shares = [summarise_preferences(same)["accuracy"] for same in rows]
     assert {share["value"] for share in shares} == {0, 1}

@@ -124,7 +124,7 @@ def test_wins_of_each_row_are_those_of_evaluation_json(groups):
 def test_a_collapsed_seed_is_named_in_the_report(groups, tmp_path, edit):
     whole, lost = groups["grpo"]
     edit(lost.path, "evaluation.json", {"trained.accuracy": {"value": 0.01, "low": 0.0, "high": 0.03}})
-    assert describe_collapsed(groups, TRAINED) is None
-    assert "grpo, seed 1: 1.0% [0.0, 3.0]." in describe_collapsed({"grpo": [whole, load_run(lost.path)]}, TRAINED)
+    assert describe_collapsed(groups) is None
+    assert "grpo, seed 1: 1.0% [0.0, 3.0]." in describe_collapsed({"grpo": [whole, load_run(lost.path)]})
     write_report([whole.path, lost.path], tmp_path / "out")
     assert "**Collapsed seeds.** Far below the other seeds" in (tmp_path / "out" / "report.md").read_text()

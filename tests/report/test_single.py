@@ -100,17 +100,17 @@ def test_without_a_grader_win_rate_or_implicit_reward_decide(dpo_dir, edit, meas
         edit(dpo_dir, "evaluation.json", {"trained.preference.accuracy": rate, "paired.win_rate": ...})
         begin = "The implicit reward puts the chosen answer first "
     found = verdict(load_run(dpo_dir))
-    assert found.kind == kind and found.sentence.startswith(begin)
-    assert f"{50 * (low + high):.1f}% [{100 * low:.1f}, {100 * high:.1f}]" in found.sentence
+    assert found.kind == kind and found.title.startswith(begin)
+    assert f"{50 * (low + high):.1f}% [{100 * low:.1f}, {100 * high:.1f}]" in found.title
 
 
 def test_no_measurable_change_comes_with_what_the_rows_could_have_shown(run_dir, edit):
     edit(run_dir, "evaluation.json", {"paired.difference": {"value": 0.02, "low": -0.01, "high": 0.05}})
     # 3 points * (1 + 0.8416 / 1.9600) = 4.29; 24 rows * (4.29 / 2)^2 = 110.4
     shown = " With this many rows a difference of 4.3 points is detected with 80% power"
-    assert verdict(load_run(run_dir)).sentence.endswith(f"{shown}; the observed one needs 111 rows.")
+    assert verdict(load_run(run_dir)).title.endswith(f"{shown}; the observed one needs 111 rows.")
     edit(run_dir, "evaluation.json", {"paired.difference.value": 0.0})
-    assert verdict(load_run(run_dir)).sentence.endswith(f"{shown}.")
+    assert verdict(load_run(run_dir)).title.endswith(f"{shown}.")
 
 
 @pytest.mark.parametrize("names", [["grpo"], ["reward_model"], ["dpo"], ["grpo", "grpo_seed1"]])
@@ -146,7 +146,7 @@ def test_a_page_that_cannot_hold_all_samples_says_how_many_it_has_and_which_file
     assert training["note"] == f"The page has the first {some} of 1,200; the run folder's completions.jsonl has all."
 
 
-BETTER, WORSE, SAME = (title for title, _ in (KINDS[1], KINDS[-1], KINDS[0]))
+BETTER, WORSE, SAME = (title for title, _ in (KINDS["better"], KINDS["worse"], KINDS["neither"]))
 
 
 @pytest.mark.parametrize(

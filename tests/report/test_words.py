@@ -19,6 +19,10 @@ def groups(tmp_path, make_run) -> Groups:
     }
 
 
+def describe(groups):
+    return describe_in_words(groups, run_figures(groups))
+
+
 def test_z_is_that_of_monroe_and_others_by_hand():
     """40 of 50 completions against 10 of 50: a prior of 10 completions, half of which have the word."""
     before = ["give up"] * 40 + ["go on"] * 10
@@ -61,13 +65,13 @@ def test_nothing_is_explained_without_sampled_completions(groups):
 
 
 def test_unhealthy_and_unfinished_runs_are_counted_by_finding_and_setting(groups, edit, edit_info):
-    assert [block.kind for block in describe_in_words(groups) if isinstance(block, Callout)] == ["ok"]
+    assert [block.kind for block in describe(groups) if isinstance(block, Callout)] == ["ok"]
     sick, failed, healthy = groups["grpo"]
     findings = [{"name": "kl_drift", "severity": "warning"}, {"name": "no_measurable_gain", "severity": "info"}]
     (sick.path / "diagnosis.json").write_text("{}")
     edit(sick.path, "diagnosis.json", findings=findings)
     edit_info(failed.path, status="failed")
-    found = describe_in_words(groups | {"grpo": [load_run(sick.path), load_run(failed.path), healthy]})
+    found = describe(groups | {"grpo": [load_run(sick.path), load_run(failed.path), healthy]})
     [callout] = [block for block in found if isinstance(block, Callout)]
     assert callout.text == "Of 6 runs: kl drift in 1 (grpo 1 of 3), failed in 1 (grpo 1 of 3)."
 
@@ -77,12 +81,12 @@ def test_the_costs_are_relative_to_the_cheapest_setting(groups, edit_info):
         for run in groups[label]:
             edit_info(run.path, steps=10, **{"work.step_seconds": seconds, "completion_tokens": 500})
     loaded = {label: [load_run(run.path) for run in group] for label, group in groups.items()}
-    [text] = [block.text for block in describe_in_words(loaded) if isinstance(block, Text) and "least" in block.text]
+    [text] = [block.text for block in describe(loaded) if isinstance(block, Text) and "least" in block.text]
     assert "Seconds of training: least 10 (bnpo); grpo 2.5 times that (25)." in text
     assert "Sampled tokens: least 500 (bnpo); the others about the same." in text
 
 
 def test_of_many_settings_only_the_first_and_the_last_are_explained(groups):
     many = {f"{label}{copy}": group for copy in range(5) for label, group in groups.items()}
-    explained = [block.text for block in describe_in_words(many) if isinstance(block, Text)]
+    explained = [block.text for block in describe(many) if isinstance(block, Text)]
     assert [text.split(".")[0] for text in explained if "No word" in text] == ["bnpo0", "grpo4"]
