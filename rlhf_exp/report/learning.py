@@ -84,7 +84,7 @@ def date_fall(traces: list[Trace], kind: Column) -> int | None:
         figures, start = (stack([trace[when].by_row for trace in traces]) for when in (step, shared[0]))
         if figures is None or start is None:
             return None
-        gain = crossed_interval((figures - start).mean(0, keepdims=True), DIFFERENCES if kind.kind else LEVELS)
+        gain = crossed_interval((figures - start).mean(0, keepdims=True), DIFFERENCES if kind.kind is SHARES else LEVELS)
         if gain["high"] is None or gain["high"] >= 0:  # that of the start is 0 or above
             break
         fallen = step

@@ -58,6 +58,23 @@ def test_a_fall_has_the_date_from_which_on_accuracy_stays_clearly_below_the_star
     assert [table.rows for table in tables] == ([[["falls", str(step)]]] if step else [])
 
 
+def test_the_fall_of_a_reward_is_no_difference_of_shares(tmp_path, make_run):
+    """Rows that are added to the differences of two shares once hid a fall on few rows."""
+    folder = make_run(tmp_path / "0", 0, "brevity")
+    rewards = {0: [1.0] * 4, 2: [0.1, 0.12, 0.09, 0.11]}
+    write_jsonl(
+        folder / "metrics.jsonl",
+        [{"step": step, "validation/reward": np.mean(found), "step_seconds": step} for step, found in rewards.items()],
+    )
+    names = [f"row {i}" for i in range(4)]
+    write_jsonl(
+        folder / "validation.jsonl",
+        [{"step": step, "id": names, "reward": found} for step, found in rewards.items()],
+    )
+    [table] = [block for block in describe_learning({"falls": [load_run(folder)]}) if isinstance(block, Table)]
+    assert table.rows == [["falls", "2"]]
+
+
 def test_curves_stand_at_what_was_spent_and_join_seeds_and_rows(groups):
     [plot] = [plot for block in describe_learning(groups) if isinstance(block, Figures) for plot in block.plots]
     trained, seconds, kl = plot.panels  # nothing was sampled
