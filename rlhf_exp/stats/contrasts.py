@@ -17,15 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import optimize, special, stats
 
-from rlhf_exp.stats.crossed import (
-    DIFFERENCES,
-    LEVELS,
-    Estimate,
-    Spread,
-    crossed_interval,
-    estimate,
-    measure_spread,
-)
+from rlhf_exp.stats.crossed import DIFFERENCES, LEVELS, Estimate, Spread, crossed_interval, estimate, measure_spread
 from rlhf_exp.stats.intervals import Interval
 from rlhf_exp.stats.planning import LEVEL, detectable_difference, find_needed
 
@@ -115,8 +107,7 @@ def compare_settings(
     spreads = measure_spreads(gains)
     for label, figures in gains.items():
         found = estimate(figures.mean(0), weigh_spreads(spreads, label), kind)
-        seeds, rows = figures.shape
-        starts.append(Contrast(label, START, found, seeds, rows, alone=crossed_interval(figures, kind)))
+        starts.append(Contrast(label, START, found, *figures.shape, alone=crossed_interval(figures, kind)))
     means = {label: figures.mean(0) for label, figures in trained.items()}
     centre = named or centre or max(means, key=lambda label: means[label].mean())
     spreads, ranged = measure_spreads(trained), 0 if named else len(trained)
@@ -130,18 +121,14 @@ def compare_settings(
 
 def adjust(starts: list[Contrast], pairs: list[Contrast]) -> list[Contrast]:
     """The contrasts with their p-values; `level` is that at which the procedure ended."""
-    starts = [contrast._replace(p=contrast.estimate.p) for contrast in starts]
-    if not pairs or not pairs[0].ranged:
-        contrasts = [*starts, *(contrast._replace(p=contrast.estimate.p) for contrast in pairs)]
-        adjusted = holm([contrast.p for contrast in contrasts])
-        level = LEVEL / max(1, sum(p >= LEVEL for p in adjusted))
-        return [c._replace(adjusted=p, level=level) for c, p in zip(contrasts, adjusted, strict=True)]
-    adjusted = holm([contrast.p for contrast in starts], further=len(pairs))
+    if pairs and not pairs[0].ranged:  # with a named setting
+        starts, pairs = [*starts, *pairs], []
+    adjusted = holm([contrast.estimate.p for contrast in starts], further=len(pairs))
     left = sum(p >= LEVEL for p in adjusted)
-    level, shared = LEVEL / (len(pairs) + max(1, left)), LEVEL * len(pairs) / (len(pairs) + left)
-    found = [c._replace(adjusted=p, level=level) for c, p in zip(starts, adjusted, strict=True)]
+    level = LEVEL / (len(pairs) + max(1, left))
+    found = [c._replace(p=c.estimate.p, adjusted=p, level=level) for c, p in zip(starts, adjusted, strict=True)]
     for contrast in pairs:
-        p = _range_p(contrast.estimate, contrast.ranged)
+        p, shared = _range_p(contrast.estimate, contrast.ranged), LEVEL * len(pairs) / (len(pairs) + left)
         found.append(contrast._replace(p=p, adjusted=share_level(p, adjusted, len(pairs)), level=shared))
     return found
 
@@ -213,7 +200,7 @@ def share_level(p_range: float, starts: list[float], pairs: int) -> float:
     """
     taken = [0.0, *sorted(starts)]
     steps = (max(p, p_range * (pairs + len(starts) - n) / pairs) for n, p in enumerate(taken))
-    return min(1.0, *steps) if pairs else 1.0
+    return min(1.0, *steps)
 
 
 @lru_cache
