@@ -107,7 +107,8 @@ def compare_settings(
     spreads = measure_spreads(gains)
     for label, figures in gains.items():
         found = estimate(figures.mean(0), weigh_spreads(spreads, label), kind)
-        starts.append(Contrast(label, START, found, *figures.shape, alone=crossed_interval(figures, kind)))
+        seeds, rows = figures.shape
+        starts.append(Contrast(label, START, found, seeds, rows, alone=crossed_interval(figures, kind)))
     means = {label: figures.mean(0) for label, figures in trained.items()}
     centre = named or centre or max(means, key=lambda label: means[label].mean())
     spreads, ranged = measure_spreads(trained), 0 if named else len(trained)
