@@ -12,9 +12,9 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.listing import list_runs, read_settings
 from rlhf_exp.runs.load import Run
+from rlhf_exp.runs.lock import OUTPUTS
 from rlhf_exp.runs.settings import flatten
 
-OUTPUTS = Path("outputs")
 LIKE = (
     *("algo.name", "task.name", "model.name", "model.path", "peft.name", "scale.name", "generation.method"),
     *("max_tokens", "device.use_cpu", "device.threads", "algo.args.per_device_train_batch_size"),
@@ -60,16 +60,13 @@ def compare_with_like(run: Run, runs: Sequence[dict[str, Any]] | None = None) ->
     if not run.info.get("steps") or (found := find_like(flatten(run.config), run.info.get("finished"), runs)) is None:
         return []
     place, before = found
-    lines = []
-    for what, unit, spec, now, then in (
+    memory, memory_before = (info.get("phase_memory_mb", {}).get("train") for info in (run.info, before))
+    figures = (
         ("a step took", "s", ".2g", _read_step(run.info), _read_step(before)),
-        (
-            "training took at most",
-            "MB",
-            ",.0f",
-            *(info.get("phase_memory_mb", {}).get("train") for info in (run.info, before)),
-        ),
-    ):
+        ("training took at most", "MB", ",.0f", memory, memory_before),
+    )
+    lines = []
+    for what, unit, spec, now, then in figures:
         if now and then and not 1 / FAR <= now / then <= FAR:
             lines.append(f"{what} {now:{spec}} {unit}, {now / then:.1f} times the {then:{spec}} {unit} of {place}")
     return lines
