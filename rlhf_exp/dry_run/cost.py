@@ -19,7 +19,6 @@ from rlhf_exp.config.device import count_completions, count_processes, targets_o
 from rlhf_exp.config.rules.machine import DEEPSPEED, SHARDED
 from rlhf_exp.config.schema import Config, Ppo
 from rlhf_exp.runs.forecast import find_like
-from rlhf_exp.runs.settings import flatten
 
 # What a layer keeps of each token for the backward pass, in values, if attention keeps no scores. By
 # torch.autograd.graph.saved_tensors_hooks on Qwen2 and Qwen3 of six shapes each, to 3%; GPT-2 keeps a fifth less.
@@ -148,7 +147,7 @@ def estimate_time(
 
 def _estimate_by_run(cfg: Config, steps: int) -> tuple[float, str] | None:
     """By the steps of the last like run."""
-    if (found := find_like(flatten(asdict(cfg)))) is None:
+    if (found := find_like(asdict(cfg))) is None:
         return None
     place, record = found
     each = record["seconds"]["train"] / record["steps"]

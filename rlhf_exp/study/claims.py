@@ -60,8 +60,7 @@ class Verdict(NamedTuple):
     Attributes:
         verdict: one of VERDICTS.
         reason: why it was not tested.
-        supported, contradicted: p of the two sides, before any correction.
-        adjusted: twice the smaller one, by Holm over all judged claims.
+        adjusted: twice the smaller p of its two sides (`weigh`), by Holm over all judged claims.
         level: what the correction leaves of 0.05 to this claim.
     """
 
@@ -69,8 +68,6 @@ class Verdict(NamedTuple):
     verdict: str
     reason: str = ""
     measured: list[Measured] = []
-    supported: float = 1.0
-    contradicted: float = 1.0
     adjusted: float = 1.0
     level: float = LEVEL
 
@@ -142,7 +139,7 @@ def decide(found: list[tuple[Claim, list[Measured] | str]]) -> list[Verdict]:
         else:
             pair, p = next(judged)
             verdict = UNCLEAR if p >= LEVEL else SUPPORTED if pair[0] < pair[1] else CONTRADICTED
-            verdicts.append(Verdict(claim, verdict, "", made, *pair, p, level))
+            verdicts.append(Verdict(claim, verdict, "", made, p, level))
     return verdicts
 
 

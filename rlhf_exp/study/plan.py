@@ -27,7 +27,6 @@ from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.forecast import find_like
 from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.plan import OtherRun, Plan, plan_job
-from rlhf_exp.runs.settings import flatten
 from rlhf_exp.study.stages import Job, Stage, Study
 
 SKIP, RESUME, RUN, AGAIN, LATER = "skip", "resume", "run", "run again", "run or skip"
@@ -154,7 +153,7 @@ def _estimate(stage: Stage, arm: str, config: Config) -> float | None:
     """Seconds of a run: the mean of those that the arm has finished; else of the last like it, with as many steps."""
     if done := [job for job in stage.jobs if job.arm == arm and _is_finished(job)]:
         return fmean(sum(read_record(job.folder)["seconds"].values()) for job in done)
-    if (found := find_like(flatten(asdict(config)))) is None:
+    if (found := find_like(asdict(config))) is None:
         return None
     seconds, steps = found[1]["seconds"], config.algo.args.get("max_steps") or 0
     return sum(seconds.values()) + seconds["train"] * (max(0, steps) / found[1]["steps"] - 1 if steps > 0 else 0)
