@@ -80,18 +80,16 @@ def plan_study(study: Study, stages: Iterable[str], *further: str) -> list[Plann
 def describe_plan(study: Study, stages: Iterable[str], plan: list[Planned]) -> str:
     """A table for a terminal, and the time in all, with as many runs at once on a CPU as there are cores."""
     rows, total = [("stage", "runs", "what", "why", "time, estimated")], 0.0
-    for name in stages:
-        groups: dict[tuple[str, str], list[Planned]] = {}
-        for item in plan:
-            if item.stage == name:
-                groups.setdefault((item.what, item.why), []).append(item)
-        for (what, why), same in groups.items():
-            known = [item.seconds for item in same if item.seconds is not None and what != SKIP]
-            at_once = min(len(same), (os.cpu_count() or 1) if same[0].config.device.use_cpu else 1)
-            total += sum(known) / at_once
-            unknown = "-" if what == SKIP else "unknown"
-            rows.append((name, str(len(same)), what, why, duration(sum(known) / at_once) if known else unknown))
-        rows += [] if study.stages[name].jobs else [(name, "?", RUN, "Optuna chooses its runs", "unknown")]
+    groups: dict[tuple[str, str, str], list[Planned]] = {}
+    for item in plan:
+        groups.setdefault((item.stage, item.what, item.why), []).append(item)
+    for (name, what, why), same in groups.items():
+        known = [item.seconds for item in same if item.seconds is not None and what != SKIP]
+        at_once = min(len(same), (os.cpu_count() or 1) if same[0].config.device.use_cpu else 1)
+        total += sum(known) / at_once
+        unknown = "-" if what == SKIP else "unknown"
+        rows.append((name, str(len(same)), what, why, duration(sum(known) / at_once) if known else unknown))
+    rows += [(name, "?", RUN, "Optuna chooses its runs", "unknown") for name in stages if not study.stages[name].jobs]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     is_unknown = any(row[-1] == "unknown" for row in rows)
