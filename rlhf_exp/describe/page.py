@@ -46,7 +46,7 @@ def describe_data(figures: dict[str, Any]) -> list[Block]:
         blocks += [Heading("What a budget cuts off"), fill(OVER, figures["budgets"]), Text(NOTES["data budgets"])]
     if figures["preference"]:
         blocks += [Heading("Length and preference"), fill(PREFERENCE, figures["preference"]), Text(NOTES["data pairs"])]
-    counts = [[_read_name(name), count(n)] for name, n in figures["counts"].items()]
+    counts = [[name.replace("_", " "), count(n)] for name, n in figures["counts"].items()]
     blocks += [Heading("Splits and repeats"), Table(["", ""], counts)]
     return [*blocks, Heading("Odd rows"), _odd_table(figures)] if figures["odd"] else blocks
 
@@ -96,14 +96,10 @@ def _origin(figures: dict[str, Any]) -> str:
 def _odd_table(figures: dict[str, Any]) -> Table:
     """Every kind with its rule, and the counts by part."""
     columns = [
-        Column("kind", lambda odd: _read_name(odd["kind"])),
+        Column("kind", lambda odd: odd["kind"].replace("_", " ")),
         Column("rule", at("rule")),
         Column("they are", lambda odd: "kept" if odd["kept"] else "dropped"),
         *(Column(part, lambda odd, part=part: odd["counts"].get(part, 0), count) for part in figures["read"]),
         Column("rows", lambda odd: sum(odd["counts"].values()), count),
     ]
     return fill(columns, figures["odd"])
-
-
-def _read_name(name: str) -> str:
-    return name.replace("_", " ")

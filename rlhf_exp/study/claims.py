@@ -11,6 +11,7 @@ one-sided tests (Schuirmann 1987). Twice the smaller p-value of a claim enters H
 so that the probability of any wrong verdict is at most 5%.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
@@ -18,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 import numpy as np
 from scipy.special import stdtr
 
-from rlhf_exp.config.values import Within, find_problems, list_bounds, suggest
+from rlhf_exp.config.values import Within, list_bounds
 from rlhf_exp.errors import ConfigError, Problem
 from rlhf_exp.report.groups import Groups
 from rlhf_exp.report.page import NOTES, Block, Heading, Table, Text, footnote
@@ -27,6 +28,7 @@ from rlhf_exp.runs.load import parse_yaml, read_file
 from rlhf_exp.stats import LEVEL, holm
 from rlhf_exp.stats.planning import detectable_difference
 from rlhf_exp.study.measures import START, Measured, Untested, explain, has_start, measure
+from rlhf_exp.study.stages import check_keys
 
 VERDICTS = SUPPORTED, CONTRADICTED, UNCLEAR, UNTESTED = "supported", "contradicted", "cannot tell", "not tested"
 
@@ -91,16 +93,12 @@ def read_claims(path: Path) -> list[Claim]:
     return [Claim(name, **entry) for name, entry in found.items()]
 
 
-def _check(name: str, entry: Any) -> list[Problem]:
+def _check(name: str, entry: Any) -> Sequence[str]:
     """The mistakes in keys and types, or else in what fits together."""
     if not isinstance(entry, dict) or "says" not in entry:
         return [Problem(name, "missing", hint="needs `says`, and either `metric` or `not_tested`")]
-    hints, bounds, known = get_type_hints(Claim), list_bounds(Claim), Claim._fields[1:]
-    problems = []
-    for key, value in entry.items():
-        place, near = f"{name}.{key}", f"no such key{suggest(key, known)}"
-        found = find_problems(place, value, hints[key], bounds.get(key)) if key in known else None
-        problems += [Problem(place, "unknown", hint=near)] if found is None else found
+    types = {key: hint for key, hint in get_type_hints(Claim).items() if key != "id"}
+    problems = [*check_keys(f"{name}.", entry, types, list_bounds(Claim))]
     return problems or _check_test(Claim(name, **entry))
 
 

@@ -32,6 +32,7 @@ FIRST = ("hydra/launcher=joblib", "skip_finished=true")
 SEEDS = [0, 1, 2]
 STUDY = {"title": str, "claims": str, "seeds": list[int], "options": list[str], "stages": dict}
 STAGE = {"needs": dict[str, str], "seeds": list[int], "options": list[str], "apart": bool, "against": str}
+BOUNDS = {"seeds": SEED}
 INSTEAD = {"output_dir": "--out FOLDER", "hydra.sweep.dir": "--out FOLDER", "dry_run": "--dry-run", "resume": "nothing"}
 """Keys that a study does not take, and what to use."""
 
@@ -121,11 +122,11 @@ def _find_mistakes(values: dict[str, Any]) -> Iterator[str]:
     if not values.get("stages"):
         yield from () if "defaults" in values else ("has neither stages:, as a study, nor defaults:, as a sweep",)
         return
-    found, stages = [*_check_keys("", values, STUDY)], values["stages"]
+    found, stages = [*check_keys("", values, STUDY, BOUNDS)], values["stages"]
     for name, stage in stages.items() if isinstance(stages, dict) else ():
         is_mapping = re.fullmatch(r"\w[\w.+-]*", str(name)) and isinstance(stage, dict)
         what = f"stages.{name}: must be a folder's name, and hold some of {', '.join(STAGE)}"
-        found += _check_keys(f"stages.{name}.", stage, STAGE) if is_mapping else [what]
+        found += check_keys(f"stages.{name}.", stage, STAGE, BOUNDS) if is_mapping else [what]
     yield from found
     for name, needs in {} if found else _list_needs(stages).items():
         unknown = [other for other in needs if other not in stages]
@@ -136,11 +137,12 @@ def _find_mistakes(values: dict[str, Any]) -> Iterator[str]:
         yield f"stages: a circle, {' needs '.join(reversed(error.args[1]))}"
 
 
-def _check_keys(place: str, values: dict[str, Any], known: dict[str, Any]) -> Iterator[str]:
+def check_keys(place: str, values: dict, types: dict[str, Any], bounds: dict[str, str]) -> Iterator[str]:
+    """The mistakes in the keys of a mapping, and in the types and bounds of its values."""
     for key, value in values.items():
-        if key not in known:
-            yield f"{place}{key}: no such key; {one_of(key, list(known))}"
-        elif problems := find_problems(f"{place}{key}", value, known[key], SEED):
+        if key not in types:
+            yield f"{place}{key}: no such key; {one_of(key, list(types))}"
+        elif problems := find_problems(f"{place}{key}", value, types[key], bounds.get(key)):
             yield from problems
         elif value == [] and key == "seeds":
             yield f"{place}seeds: must name at least one"
