@@ -70,7 +70,6 @@ def describe(cfg: Config, out: Path) -> "list[Block]":
     tokens = count_tokens(cfg, tokenizer, data.examples)
     figures = measure(data, tokens)
     figures |= {"task": cfg.task.name, "source": data.source, "tokenizer": str(cfg.model.path or cfg.model.name)}
-    out.mkdir(parents=True, exist_ok=True)
     write_json(out / "describe.json", figures)
     page = describe_data(figures)
     write_page([*page, *show_rows(cfg, data, tokens)], out, "describe")

@@ -154,4 +154,4 @@ def _estimate(stage: Stage, arm: str, config: Config) -> float | None:
     if (found := find_like(asdict(config))) is None:
         return None
     seconds, steps = found[1]["seconds"], config.algo.args.get("max_steps") or 0
-    return sum(seconds.values()) + seconds["train"] * (max(0, steps) / found[1]["steps"] - 1 if steps > 0 else 0)
+    return sum(seconds.values()) + seconds["train"] * (steps / found[1]["steps"] - 1 if steps > 0 else 0)
