@@ -13,10 +13,12 @@ row.
 """
 
 import argparse
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy import stats
+from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from rlhf_exp.stats import (
@@ -33,7 +35,7 @@ from rlhf_exp.stats import (
 from rlhf_exp.stats.collapse import find_collapsed
 from rlhf_exp.stats.crossed import estimate
 from rlhf_exp.stats.intervals import standard_error
-from rlhf_exp.stats.planning import plan_comparison
+from rlhf_exp.stats.planning import POWER
 
 START, TRAINED = 0.22, 0.35
 COLLAPSED = np.array([0.429, 0.428, 0.016])
@@ -41,6 +43,7 @@ UNEQUAL = np.array([0.01, 0.01, 0.01, 0.02, 0.02, 0.04, 0.06])
 ONE_WIDE = np.array([0.08, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02])
 OF_ROW, OF_MODEL = 0.1, 0.1  # variances of a row's difficulty; that of chance is the rest to 1
 RESAMPLES = 500
+QUANTILES = 60  # of each setting's spread in a plan
 RARE = {"2% of rows change": 1, "0 to 2%, completions alike": 4}
 """Changes of few rows, with the number of completions of each."""
 
@@ -233,6 +236,27 @@ def plans(rng: np.random.Generator, repeats: int, rows: int, *design: int) -> It
                 found += compare_settings({"0": trained[0], "1": trained[1]}, {}, named="0")[0].significant
             cells.append(f"{100 * size:6.1f} {found / repeats:7.3f}")
         yield f"{rows:5} {100 * deviation:9.0f} {' '.join(cells)}"
+
+
+def plan_comparison(noise: float, spread: float, seeds: int) -> float:
+    """The smallest true difference of two settings that is found in 80%, if no row is harder for one of them, and rows
+    are many.
+
+    Args:
+        noise: variance of one run's mean over `rows` that comes from sampling.
+        spread: standard deviation of the seeds' own effect.
+        seeds: of each setting, at least two.
+    """
+    error = math.sqrt(2 * (spread**2 + noise) / seeds)
+    # The spreads that the two settings' seeds may show, and what the test takes from them (crossed.py).
+    df, shown = seeds - 1, (np.arange(QUANTILES) + 0.5) / QUANTILES
+    seen = stats.chi2.ppf(shown, df) / df * (spread**2 + noise) / seeds
+    both = seen + seen[:, None]
+    of_seeds = stats.t.ppf(0.975, df * both**2 / (seen**2 + seen[:, None] ** 2)) * np.sqrt(both)
+    of_sampling = ndtri(0.975) * math.sqrt(2 * noise / seeds)
+    half = np.maximum(of_seeds, of_sampling)
+    size = brentq(lambda size: stats.norm.cdf((size - half) / error).mean() - POWER, 0, half.max() + 10 * error)
+    return float(size)
 
 
 def collapses(rng: np.random.Generator, repeats: int, *design: int) -> Iterator[str]:

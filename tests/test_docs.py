@@ -27,7 +27,6 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import known_keys
 from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.config.values import is_secret
-from rlhf_exp.describe import __main__ as DESCRIBE
 from rlhf_exp.launch.arguments import compose_command
 from rlhf_exp.merge import PARSER as MERGE
 from rlhf_exp.report.__main__ import PARSER as REPORT
@@ -188,9 +187,7 @@ def check_own(module, words):
     if module == "rlhf_exp" and words and words[0] in COMMANDS:
         module, words = COMMANDS[words[0]].removesuffix(".__main__"), words[1:]
     name = module.removeprefix("rlhf_exp.")
-    if name == "describe":
-        DESCRIBE.compose(words)
-    elif name == "sample":
+    if name in ("describe", "sample"):
         compose_command(name, ["algo=none", "output_dir=x"], words)
     elif name in ("chat", "merge", "report", "runs", "view"):
         parse_flags({"chat": CHAT, "merge": MERGE, "report": REPORT, "runs": RUNS, "view": VIEW}[name], words)

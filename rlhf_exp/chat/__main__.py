@@ -12,7 +12,7 @@ from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.commands import parse_flags, run_command
 from rlhf_exp.errors import REFUSED, ConfigError, printable, say, show
 from rlhf_exp.runs.folder import read_record
-from rlhf_exp.runs.load import Run, load_run, refusing_damage
+from rlhf_exp.runs.load import Run, load_run
 from rlhf_exp.runs.lock import find_latest
 from rlhf_exp.runs.manifest import explain_damage, remedy
 
@@ -85,8 +85,7 @@ def _find_run(path: Path) -> Run:
         raise ConfigError([f"{path}: must be the folder of a run that has saved a language model ({found})"])
     if reason := explain_damage(path / "model"):
         raise ConfigError([f"{path}/model: {reason}; {remedy(path / 'model')}"])
-    with refusing_damage(path):
-        return load_run(path)
+    return load_run(path)
 
 
 def _show(answers: "dict[str, Completion]") -> None:

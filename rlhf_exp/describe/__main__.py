@@ -39,7 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _work(arguments: list[str]) -> None:
-    cfg, is_new = compose(arguments)
+    # Of algo=none, since rows are described in all their forms.
+    cfg, is_new = compose_command("describe", ["algo=none", f"output_dir={FOLDER}"], arguments)
     print(f"what is in {cfg.task.name}: {cfg.output_dir}", flush=True)
     prepare_hub(cfg)
     with claim(cfg.output_dir, is_new) as folder:
@@ -48,12 +49,6 @@ def _work(arguments: list[str]) -> None:
 
     print(printable(to_text(page)))
     print(f"written: {folder / 'describe.html'}, describe.md and describe.json")
-
-
-def compose(arguments: list[str]) -> tuple[Config, bool]:
-    """The checked config, and whether its folder may get a number; of algo=none, since rows are described in all their
-    forms."""
-    return compose_command("describe", ["algo=none", f"output_dir={FOLDER}"], arguments)
 
 
 def describe(cfg: Config, out: Path) -> "list[Block]":
@@ -75,7 +70,6 @@ def describe(cfg: Config, out: Path) -> "list[Block]":
     tokens = count_tokens(cfg, tokenizer, data.examples)
     figures = measure(data, tokens)
     figures |= {"task": cfg.task.name, "source": data.source, "tokenizer": str(cfg.model.path or cfg.model.name)}
-    out.mkdir(parents=True, exist_ok=True)
     write_json(out / "describe.json", figures)
     page = describe_data(figures)
     write_page([*page, *show_rows(cfg, data, tokens)], out, "describe")

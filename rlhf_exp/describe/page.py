@@ -18,15 +18,6 @@ from rlhf_exp.runs.figures import number, percent
 from rlhf_exp.tasks.texts import write_out
 from rlhf_exp.tasks.tokens import Tokens
 
-LENGTH_NOTE = (
-    "Tokens are what a trainer sees: with the chat template if the tokenizer has one, an answer with its end token."
-)
-BUDGET_NOTE = "A row is over a budget if its prompt plus its answer (the longer of two) has more tokens."
-PREFERENCE_NOTE = (
-    "Of two answers of equal length each counts half. In brackets: 95% intervals over the pairs. The difference is"
-    " chosen minus rejected."
-)
-
 count = "{:,}".format
 SUBSET, TEXT, N = Column("subset", at("subset")), Column("text", at("text")), Column("n", at("n"), count)
 LENGTHS = (
@@ -49,13 +40,13 @@ FEW = 3
 def describe_data(figures: dict[str, Any]) -> list[Block]:
     """The figures, from the lengths down to the odd rows."""
     blocks: list[Block] = [Heading(f"{figures['task']}: what is in the data", 1), Text(_origin(figures))]
-    blocks += [Heading("Lengths in tokens, and turns"), fill(LENGTHS, figures["lengths"]), Text(LENGTH_NOTE)]
+    blocks += [Heading("Lengths in tokens, and turns"), fill(LENGTHS, figures["lengths"]), Text(NOTES["data lengths"])]
     blocks.append(fill(LENGTHS, figures["turns"]))
     if figures["budgets"]:
-        blocks += [Heading("What a budget cuts off"), fill(OVER, figures["budgets"]), Text(BUDGET_NOTE)]
+        blocks += [Heading("What a budget cuts off"), fill(OVER, figures["budgets"]), Text(NOTES["data budgets"])]
     if figures["preference"]:
-        blocks += [Heading("Length and preference"), fill(PREFERENCE, figures["preference"]), Text(PREFERENCE_NOTE)]
-    counts = [[_read_name(name), count(n)] for name, n in figures["counts"].items()]
+        blocks += [Heading("Length and preference"), fill(PREFERENCE, figures["preference"]), Text(NOTES["data pairs"])]
+    counts = [[name.replace("_", " "), count(n)] for name, n in figures["counts"].items()]
     blocks += [Heading("Splits and repeats"), Table(["", ""], counts)]
     return [*blocks, Heading("Odd rows"), _odd_table(figures)] if figures["odd"] else blocks
 
@@ -105,14 +96,10 @@ def _origin(figures: dict[str, Any]) -> str:
 def _odd_table(figures: dict[str, Any]) -> Table:
     """Every kind with its rule, and the counts by part."""
     columns = [
-        Column("kind", lambda odd: _read_name(odd["kind"])),
+        Column("kind", lambda odd: odd["kind"].replace("_", " ")),
         Column("rule", at("rule")),
         Column("they are", lambda odd: "kept" if odd["kept"] else "dropped"),
         *(Column(part, lambda odd, part=part: odd["counts"].get(part, 0), count) for part in figures["read"]),
         Column("rows", lambda odd: sum(odd["counts"].values()), count),
     ]
     return fill(columns, figures["odd"])
-
-
-def _read_name(name: str) -> str:
-    return name.replace("_", " ")

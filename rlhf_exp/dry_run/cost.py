@@ -8,12 +8,10 @@ and how long it trains.
 bench/memory.py compares the memory with that of runs.
 """
 
-import re
-import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 from transformers import PreTrainedModel, TrainingArguments
 
@@ -21,9 +19,7 @@ from rlhf_exp.config.device import count_completions, count_processes, targets_o
 from rlhf_exp.config.rules.machine import DEEPSPEED, SHARDED
 from rlhf_exp.config.schema import Config, Ppo
 from rlhf_exp.runs.forecast import find_like
-from rlhf_exp.runs.settings import flatten
 
-MEMORY = Path("/proc/meminfo")
 # What a layer keeps of each token for the backward pass, in values, if attention keeps no scores. By
 # torch.autograd.graph.saved_tensors_hooks on Qwen2 and Qwen3 of six shapes each, to 3%; GPT-2 keeps a fifth less.
 KEPT_HIDDEN = 8  # times the hidden size, in float32 also where the rest is in bfloat16
@@ -101,17 +97,12 @@ def write_bytes(bytes_: float) -> str:
 
 
 def find_memory(cfg: Config) -> tuple[float, str]:
-    """Bytes of memory, and where: of each GPU of `hardware=`, or what is free here, if the system tells it (Linux)."""
+    """Bytes of memory, and where: of each GPU of `hardware=`, or what is free here."""
     if targets_other_hardware(cfg):
         of_each = "each GPU of " if count_processes(cfg) > 1 else ""
         free, where = (cfg.hardware.memory_gb or 0) * 1e9, f"{of_each}hardware={cfg.hardware.name}"
         return free, f"the {free / 1e9:.0f} GB of {where}"
-    found = re.search(r"MemAvailable: +(\d+) kB", MEMORY.read_text()) if MEMORY.is_file() else None
-    free = int(found[1]) * 1024 if found else sys.maxsize
-    if not found and cfg.device.use_cpu:
-        return free, "what is free on this computer, whose system does not tell how much"
-    if not cfg.device.use_cpu:
-        free = torch.cuda.mem_get_info()[0]
+    free = psutil.virtual_memory().available if cfg.device.use_cpu else torch.cuda.mem_get_info()[0]
     return free, f"the {free / 1e9:.2f} GB that are free on this {'computer' if cfg.device.use_cpu else 'GPU'}"
 
 
@@ -156,7 +147,7 @@ def estimate_time(
 
 def _estimate_by_run(cfg: Config, steps: int) -> tuple[float, str] | None:
     """By the steps of the last like run."""
-    if (found := find_like(flatten(asdict(cfg)))) is None:
+    if (found := find_like(asdict(cfg))) is None:
         return None
     place, record = found
     each = record["seconds"]["train"] / record["steps"]

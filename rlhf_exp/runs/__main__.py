@@ -21,9 +21,8 @@ from rlhf_exp.runs.lock import OUTPUTS
 EPILOG = f"KEY is one of {', '.join(KEYS)}, or any key of a run's config, such as algo.args.beta."
 PARSER = ArgumentParser(prog="python -m rlhf_exp runs", description=__doc__.splitlines()[2], epilog=EPILOG,
                         allow_abbrev=False)  # fmt: skip
-PARSER.add_argument(
-    "dirs", nargs="*", type=Path, default=[OUTPUTS], metavar="DIR", help="a run, or a folder of runs (outputs)"
-)
+PARSER.add_argument("dirs", nargs="*", type=Path, default=[OUTPUTS], metavar="DIR",
+                    help="a run, or a folder of runs (outputs)")  # fmt: skip
 PARSER.add_argument("--filter", action="append", default=[], metavar="KEY=VALUE", dest="filters",
                     help="only runs that have this value; also !=, and > >= < <= between numbers; * stands for any"
                     " letters; of several all must hold")  # fmt: skip
@@ -33,11 +32,8 @@ PARSER.add_argument("--json", action="store_true", help="a JSON list instead of 
 PARSER.add_argument("--compare", action="store_true", help="write the report on these runs")
 PARSER.add_argument("--out", metavar="FOLDER", help="with --compare: where the report goes")
 PARSER.add_argument("--against", metavar="SETTING", help="with --compare: as of the command report")
-PARSER.add_argument(
-    "--prune",
-    action="store_true",
-    help="remove the checkpoints of the finished ones among these runs, after a question",
-)
+PARSER.add_argument("--prune", action="store_true",
+                    help="remove the checkpoints of the finished ones among these runs, after a question")  # fmt: skip
 PARSER.add_argument("--yes", action="store_true", help="with --prune: without the question")
 
 NUMBERS = ("seed", "steps", "accuracy", "gain")

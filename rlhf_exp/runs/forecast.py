@@ -1,6 +1,6 @@
 """What a run will take, by the last like it; and afterwards, whether it took far more or less.
 
-found = find_like(flatten(asdict(cfg)))          # the record of a finished run, or None
+found = find_like(asdict(cfg))                   # the record of a finished run, or None
 compare_with_like(load_run(folder))              # ["a step took 2.1 s, 3.0 times as long as in outputs/..."]
 """
 
@@ -12,9 +12,9 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.listing import list_runs, read_settings
 from rlhf_exp.runs.load import Run
+from rlhf_exp.runs.lock import OUTPUTS
 from rlhf_exp.runs.settings import flatten
 
-OUTPUTS = Path("outputs")
 LIKE = (
     *("algo.name", "task.name", "model.name", "model.path", "peft.name", "scale.name", "generation.method"),
     *("max_tokens", "device.use_cpu", "device.threads", "algo.args.per_device_train_batch_size"),
@@ -40,16 +40,16 @@ def find_like(
     """Folder and record of the last finished run below `outputs/` that agrees in LIKE; None if there is none.
 
     Args:
-        config: by dotted keys.
         before: a time; runs that finished then or later are not looked at.
         runs: of `list_outputs`, for many calls: the settings that are read are kept in it.
     """
+    wanted = flatten(config)
     for run in reversed(list_outputs() if runs is None else runs):
-        is_done = run["task"] == config["task.name"] and run["status"] == "finished" and run["steps"]
+        is_done = run["task"] == wanted["task.name"] and run["status"] == "finished" and run["steps"]
         if is_done and (before is None or str(run["finished"]) < before):
             if "settings" not in run:
                 run["settings"] = read_settings(run)
-            if all(run["settings"].get(key) == config.get(key) for key in LIKE):
+            if all(run["settings"].get(key) == wanted.get(key) for key in LIKE):
                 return run["run"], read_record(Path(run["run"]))
     return None
 
@@ -57,19 +57,16 @@ def find_like(
 def compare_with_like(run: Run, runs: Sequence[dict[str, Any]] | None = None) -> list[str]:
     """A line for the time of a step and for the memory of training, where one is FAR from those of the last like run
     that had finished when this one did, so that a later diagnosis says the same."""
-    if not run.info.get("steps") or (found := find_like(flatten(run.config), run.info.get("finished"), runs)) is None:
+    if not run.info.get("steps") or (found := find_like(run.config, run.info.get("finished"), runs)) is None:
         return []
     place, before = found
-    lines = []
-    for what, unit, spec, now, then in (
+    memory, memory_before = (info.get("phase_memory_mb", {}).get("train") for info in (run.info, before))
+    figures = (
         ("a step took", "s", ".2g", _read_step(run.info), _read_step(before)),
-        (
-            "training took at most",
-            "MB",
-            ",.0f",
-            *(info.get("phase_memory_mb", {}).get("train") for info in (run.info, before)),
-        ),
-    ):
+        ("training took at most", "MB", ",.0f", memory, memory_before),
+    )
+    lines = []
+    for what, unit, spec, now, then in figures:
         if now and then and not 1 / FAR <= now / then <= FAR:
             lines.append(f"{what} {now:{spec}} {unit}, {now / then:.1f} times the {then:{spec}} {unit} of {place}")
     return lines

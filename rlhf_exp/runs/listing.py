@@ -12,6 +12,7 @@ A run that cannot be read is listed too, with the reason.
 import operator
 import re
 from collections import Counter
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from math import isnan, nan
 from pathlib import Path
@@ -126,10 +127,9 @@ def _read(path: Path) -> dict[str, Any]:
         info, problem, status = {}, str(error).removeprefix(f"{path}/"), "broken"
     if status == "running" and find_owner(path) is None:
         status = "killed"
-    try:
+    evaluation: dict[str, Any] = {}
+    with suppress(NotARun):
         evaluation = read_json(path / "evaluation.json")
-    except NotARun:
-        evaluation = {}
     side = "trained" if "trained" in evaluation or status != "finished" else "baseline"
     tags = info.get("tags")
     return {
@@ -168,10 +168,9 @@ def read_settings(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_saved(run: dict[str, Any], name: str, form: type[dict] | type[list]) -> Any:
-    try:
+    with suppress(NotARun):
         return read_saved(Path(run["run"]), name, form)
-    except NotARun:
-        return form()
+    return form()
 
 
 def _find_interval(evaluation: dict, section: str, name: str) -> Figure:

@@ -165,12 +165,11 @@ def find_runs(path: Path) -> list[Path]:
         raise NotARun(f"{path}: {'not a folder' if path.exists() else 'no such folder'}; {EXPECTED}")
     if not (found := list_run_folders(path)):
         raise NotARun(f"{path}: no run.json in it; {EXPECTED}")
-    torn = [run_dir for run_dir in found if read_record(run_dir).get("status") == "broken"]
-    if len(torn) == len(found):
-        return found
-    for run_dir in torn:
-        say(f"{run_dir}: left out, its run.json is torn")
-    return [run_dir for run_dir in found if run_dir not in torn]
+    whole = [run_dir for run_dir in found if read_record(run_dir).get("status") != "broken"]
+    for run_dir in found:
+        if whole and run_dir not in whole:
+            say(f"{run_dir}: left out, its run.json is torn")
+    return whole or found
 
 
 def load_run(path: Path) -> Run:

@@ -48,8 +48,7 @@ def seal(folder: Path) -> None:
     hashes = {name: hash_path(found) for name, found in files.items()}
     manifest = folder / MANIFEST
     manifest.write_text(json.dumps({"files": sizes, "sha256": hashes}, indent=2) + "\n", encoding="utf-8")
-    sync(manifest)
-    for found in (*(inner for inner in folder.rglob("*") if inner.is_dir()), folder):
+    for found in (manifest, *(inner for inner in folder.rglob("*") if inner.is_dir()), folder):
         sync(found)
 
 

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import special
 
-LEVEL = 0.05
+from rlhf_exp.stats.planning import LEVEL
+
 LOST = 0.25
 """A run whose accuracy is below this share of the median of the other seeds, by more than sampling explains, collapsed,
 however few seeds there are."""
 
 
-def find_collapsed(accuracies: dict[str, Sequence[float]], error: float = 0.0) -> list[tuple[str, int]]:
+def find_collapsed(accuracies: dict[str, Sequence[float]], error: float) -> list[tuple[str, int]]:
     """The setting and place of each run that collapsed.
 
     `error` is the standard error that one run's accuracy has from its rows and sampling.

@@ -17,15 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import optimize, special, stats
 
-from rlhf_exp.stats.crossed import (
-    DIFFERENCES,
-    LEVELS,
-    Estimate,
-    Spread,
-    crossed_interval,
-    estimate,
-    measure_spread,
-)
+from rlhf_exp.stats.crossed import DIFFERENCES, LEVELS, Estimate, Spread, crossed_interval, estimate, measure_spread
 from rlhf_exp.stats.intervals import Interval
 from rlhf_exp.stats.planning import LEVEL, detectable_difference, find_needed
 
@@ -45,7 +37,6 @@ class Contrast(NamedTuple):
     """`estimate` is the first's mean minus the second's.
 
     Attributes:
-        p: of this contrast alone; of one with the best, over all pairs of settings.
         adjusted: for all contrasts of the comparison.
         level: what the adjustment leaves of 0.05 to this contrast.
         ranged: the number of settings if the best was chosen from them, else 0.
@@ -59,7 +50,6 @@ class Contrast(NamedTuple):
     seeds: int
     rows: int
     ranged: int = 0
-    p: float = 1.0
     adjusted: float = 1.0
     level: float = LEVEL
     alone: Interval | None = None
@@ -68,6 +58,15 @@ class Contrast(NamedTuple):
     def interval(self) -> Interval:
         """95%, of this contrast alone."""
         return self.alone or self.estimate.interval
+
+    @property
+    def p(self) -> float:
+        """Of this contrast alone; of one with the best of three or more settings by the studentized range, over all
+        their pairs."""
+        if self.ranged < 3 or self.estimate.error == 0:
+            return self.estimate.p
+        distance = np.sqrt(2) * abs(self.estimate.centre) / self.estimate.error
+        return float(stats.studentized_range.sf(distance, self.ranged, self.estimate.df))
 
     @property
     def significant(self) -> bool:
@@ -129,20 +128,16 @@ def compare_settings(
 
 
 def adjust(starts: list[Contrast], pairs: list[Contrast]) -> list[Contrast]:
-    """The contrasts with their p-values; `level` is that at which the procedure ended."""
-    starts = [contrast._replace(p=contrast.estimate.p) for contrast in starts]
-    if not pairs or not pairs[0].ranged:
-        contrasts = [*starts, *(contrast._replace(p=contrast.estimate.p) for contrast in pairs)]
-        adjusted = holm([contrast.p for contrast in contrasts])
-        level = LEVEL / max(1, sum(p >= LEVEL for p in adjusted))
-        return [c._replace(adjusted=p, level=level) for c, p in zip(contrasts, adjusted, strict=True)]
+    """The contrasts with their adjusted p-values; `level` is that at which the procedure ended."""
+    if pairs and not pairs[0].ranged:  # with a named setting
+        starts, pairs = [*starts, *pairs], []
     adjusted = holm([contrast.p for contrast in starts], further=len(pairs))
     left = sum(p >= LEVEL for p in adjusted)
-    level, shared = LEVEL / (len(pairs) + max(1, left)), LEVEL * len(pairs) / (len(pairs) + left)
+    level = LEVEL / (len(pairs) + max(1, left))
     found = [c._replace(adjusted=p, level=level) for c, p in zip(starts, adjusted, strict=True)]
     for contrast in pairs:
-        p = _range_p(contrast.estimate, contrast.ranged)
-        found.append(contrast._replace(p=p, adjusted=share_level(p, adjusted, len(pairs)), level=shared))
+        shared, p = LEVEL * len(pairs) / (len(pairs) + left), share_level(contrast.p, adjusted, len(pairs))
+        found.append(contrast._replace(adjusted=p, level=shared))
     return found
 
 
@@ -213,7 +208,7 @@ def share_level(p_range: float, starts: list[float], pairs: int) -> float:
     """
     taken = [0.0, *sorted(starts)]
     steps = (max(p, p_range * (pairs + len(starts) - n) / pairs) for n, p in enumerate(taken))
-    return min(1.0, *steps) if pairs else 1.0
+    return min(1.0, *steps)
 
 
 @lru_cache
@@ -228,11 +223,3 @@ def _invert_range(level: float, settings: int, df: float) -> float:
         return float(np.log(max(p, single) / level))  # far out scipy's p is 0
 
     return level * float(np.exp(optimize.brentq(excess, np.log(1.98 / settings / (settings - 1)), 0.01, xtol=1e-6)))
-
-
-def _range_p(estimate: Estimate, settings: int) -> float:
-    """The p-value by the studentized range of that many settings; of two it is Student's."""
-    if estimate.error == 0 or settings == 2:
-        return estimate.p
-    distance = np.sqrt(2) * abs(estimate.centre) / estimate.error
-    return float(stats.studentized_range.sf(distance, settings, estimate.df))

@@ -2,13 +2,12 @@
 
 detectable_difference(estimate, level=0.05)     # found in 80% of repetitions of the same experiment
 find_needed(estimate, 0.05, seeds=3)            # how many seeds would find the observed difference in 80%
-plan_comparison(noise, 0.02, seeds=3) # before any run of the comparison
 """
 
 import math
+from bisect import bisect_left
 
-import numpy as np
-from scipy import special, stats
+from scipy import special
 from scipy.optimize import brentq
 
 from rlhf_exp.stats.crossed import Estimate
@@ -17,7 +16,6 @@ from rlhf_exp.stats.intervals import CONFIDENCE, Interval, standard_error
 LEVEL = 0.05
 POWER = 0.8
 MOST_SEEDS, MOST_ROWS = 100, 1_000_000
-QUANTILES = 60  # of each setting's spread in a plan
 MANY = 300  # degrees of freedom from which the noncentral t distribution is the normal one
 
 
@@ -42,29 +40,6 @@ def plan_rows(difference: Interval, rows: int) -> tuple[float, int | None]:
     return float(detectable), math.ceil(rows * (detectable / size) ** 2) if enough else None
 
 
-def plan_comparison(noise: float, spread: float, seeds: int) -> float:
-    """The smallest true difference of two settings that is found in 80%, if no row is harder for one of them, and rows
-    are many.
-
-    Args:
-        noise: variance of one run's mean over `rows` that comes from sampling.
-        spread: standard deviation of the seeds' own effect.
-        seeds: of each setting. With one the spread must be 0: nothing could show it.
-    """
-    error = math.sqrt(2 * (spread**2 + noise) / seeds)
-    if seeds == 1:
-        return error * float(special.ndtri((1 + CONFIDENCE) / 2) + special.ndtri(POWER))
-    # The spreads that the two settings' seeds may show, and what the test takes from them (crossed.py).
-    df, shown = seeds - 1, (np.arange(QUANTILES) + 0.5) / QUANTILES
-    seen = stats.chi2.ppf(shown, df) / df * (spread**2 + noise) / seeds
-    both = seen + seen[:, None]
-    of_seeds = stats.t.ppf((1 + CONFIDENCE) / 2, df * both**2 / (seen**2 + seen[:, None] ** 2)) * np.sqrt(both)
-    of_sampling = special.ndtri((1 + CONFIDENCE) / 2) * math.sqrt(2 * noise / seeds)
-    half = np.maximum(of_seeds, of_sampling)
-    size = brentq(lambda size: stats.norm.cdf((size - half) / error).mean() - POWER, 0, half.max() + 10 * error)
-    return float(size)
-
-
 def find_needed(estimate: Estimate, level: float, seeds: int | None = None, rows: int | None = None) -> int | None:
     """The number of seeds (from `seeds` of each setting, on the same rows), or of rows (from `rows`, with the same
     seeds), from which the observed difference would be found in 80%; None if no number up to the limit is enough."""
@@ -77,11 +52,8 @@ def find_needed(estimate: Estimate, level: float, seeds: int | None = None, rows
 
     if not enough(most):
         return None
-    low, high = 1, most  # `enough` is false below the answer and true from it on
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle + 1, high)
-    return low
+    # `enough` is false below the answer and true from it on.
+    return bisect_left(range(1, most), True, key=enough) + 1
 
 
 def scale_seeds(estimate: Estimate, factor: float) -> Estimate:

@@ -11,6 +11,7 @@ one-sided tests (Schuirmann 1987). Twice the smaller p-value of a claim enters H
 so that the probability of any wrong verdict is at most 5%.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
@@ -18,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 import numpy as np
 from scipy.special import stdtr
 
-from rlhf_exp.config.values import Within, find_problems, list_bounds, suggest
+from rlhf_exp.config.values import Within, list_bounds
 from rlhf_exp.errors import ConfigError, Problem
 from rlhf_exp.report.groups import Groups
 from rlhf_exp.report.page import NOTES, Block, Heading, Table, Text, footnote
@@ -27,6 +28,7 @@ from rlhf_exp.runs.load import parse_yaml, read_file
 from rlhf_exp.stats import LEVEL, holm
 from rlhf_exp.stats.planning import detectable_difference
 from rlhf_exp.study.measures import START, Measured, Untested, explain, has_start, measure
+from rlhf_exp.study.stages import check_keys
 
 VERDICTS = SUPPORTED, CONTRADICTED, UNCLEAR, UNTESTED = "supported", "contradicted", "cannot tell", "not tested"
 
@@ -60,8 +62,7 @@ class Verdict(NamedTuple):
     Attributes:
         verdict: one of VERDICTS.
         reason: why it was not tested.
-        supported, contradicted: p of the two sides, before any correction.
-        adjusted: twice the smaller one, by Holm over all judged claims.
+        adjusted: twice the smaller p of its two sides (`weigh`), by Holm over all judged claims.
         level: what the correction leaves of 0.05 to this claim.
     """
 
@@ -69,8 +70,6 @@ class Verdict(NamedTuple):
     verdict: str
     reason: str = ""
     measured: list[Measured] = []
-    supported: float = 1.0
-    contradicted: float = 1.0
     adjusted: float = 1.0
     level: float = LEVEL
 
@@ -94,16 +93,12 @@ def read_claims(path: Path) -> list[Claim]:
     return [Claim(name, **entry) for name, entry in found.items()]
 
 
-def _check(name: str, entry: Any) -> list[Problem]:
+def _check(name: str, entry: Any) -> Sequence[str]:
     """The mistakes in keys and types, or else in what fits together."""
     if not isinstance(entry, dict) or "says" not in entry:
         return [Problem(name, "missing", hint="needs `says`, and either `metric` or `not_tested`")]
-    hints, bounds, known = get_type_hints(Claim), list_bounds(Claim), Claim._fields[1:]
-    problems = []
-    for key, value in entry.items():
-        place, near = f"{name}.{key}", f"no such key{suggest(key, known)}"
-        found = find_problems(place, value, hints[key], bounds.get(key)) if key in known else None
-        problems += [Problem(place, "unknown", hint=near)] if found is None else found
+    types = {key: hint for key, hint in get_type_hints(Claim).items() if key != "id"}
+    problems = [*check_keys(f"{name}.", entry, types, list_bounds(Claim))]
     return problems or _check_test(Claim(name, **entry))
 
 
@@ -142,7 +137,7 @@ def decide(found: list[tuple[Claim, list[Measured] | str]]) -> list[Verdict]:
         else:
             pair, p = next(judged)
             verdict = UNCLEAR if p >= LEVEL else SUPPORTED if pair[0] < pair[1] else CONTRADICTED
-            verdicts.append(Verdict(claim, verdict, "", made, *pair, p, level))
+            verdicts.append(Verdict(claim, verdict, "", made, p, level))
     return verdicts
 
 

@@ -3,13 +3,14 @@
 page = write_study(read_study("brevity"))
 """
 
+from collections import Counter
 from pathlib import Path
 
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.report.columns import CORRECT_BEFORE, KL, REWARDED_BEFORE, align, mean_over_seeds
 from rlhf_exp.report.compare import describe_runs, tabulate_study
 from rlhf_exp.report.curves import HEADING
-from rlhf_exp.report.groups import Groups
+from rlhf_exp.report.groups import Groups, gather
 from rlhf_exp.report.page import NOTES, Block, Figures, Heading, Table, Text, footnote, write_page
 from rlhf_exp.report.plots import PALETTE, Line, Panel, Plot, choose_style, read_bounds
 from rlhf_exp.report.single import describe_preferences, describe_run
@@ -34,16 +35,16 @@ def write_study(study: Study) -> Path:
     if not labels:
         raise ConfigError([f"{study.out}: no run of this study is in it yet"])
     runs = [load_run(folder) for folder in labels]
-    done = {arm: [run for run in runs if labels[run.path] == arm and run.status == "finished"]
-            for arm in dict.fromkeys(job.arm for job in jobs)}  # fmt: skip
     with refusing_damage(study.out):
-        rows = [[arm, f"{len(group)} of {[job.arm for job in jobs].count(arm)}", *_sum_cost(group)]
-                for arm, group in done.items()]  # fmt: skip
+        planned = Counter(job.arm for job in jobs)
+        finished = gather([run for run in runs if run.status == "finished"], labels)
+        done = {arm: finished[arm] for arm in planned if arm in finished}
+        rows = [[arm, f"{len(done.get(arm, ()))} of {n}", *_sum_cost(done.get(arm))] for arm, n in planned.items()]
         blocks: list[Block] = [Heading(study.title, 1), Text(study.asks)]
         stages = {job.folder: stage for stage in study.stages.values() for job in stage.jobs}
         compared, *others = _divide(stages, [run for run in runs if run.trains], labels) or [runs]
         _, *described = describe_runs(compared, labels=labels) if len(compared) > 1 else describe_run(compared[0])
-        alone = {arm: group for arm, group in done.items() if group and not group[0].trains}
+        alone = {arm: group for arm, group in done.items() if not group[0].trains}
         found = {run.path: run for group in done.values() for run in group}
         makers = {job.folder: found[path] for job in jobs if (path := job.needs.get("model.path")) in found}
         place = next((i for i, block in enumerate(described) if block == HEADING), len(described))
@@ -54,11 +55,10 @@ def write_study(study: Study) -> Path:
             blocks.append(Heading(f"Apart from these: {arms}"))
             blocks += tabulate_study(family, labels, stages[family[0].path].against)
             if family[0].trains_scorer:
-                shown = max(family, key=lambda run: len(done[labels[run.path]]))
+                shown = max(family, key=lambda run: len(done.get(labels[run.path], ())))
                 blocks += [Text(f"Of {labels[shown.path]}, {shown.path.name}:"), *describe_preferences(shown)]
         blocks += [Heading("Stages"), Table(["arm", "runs finished", "time of all", "most memory"], rows)]
-        measured = {arm: group for arm, group in done.items() if group}
-        blocks += describe_claims(study.claims, measured) if study.claims else []
+        blocks += describe_claims(study.claims, done) if study.claims else []
         study.out.mkdir(parents=True, exist_ok=True)
         return write_page(blocks, study.out)
 
@@ -111,9 +111,9 @@ def _list_rows(run: Run) -> frozenset[tuple[str, str]]:
     return frozenset((row["id"], row["prompt"]) for row in rows)
 
 
-def _sum_cost(group: list[Run]) -> tuple[str, str]:
+def _sum_cost(group: list[Run] | None) -> tuple[str, str]:
     """The time of all runs together, and the most memory that one took."""
-    if not group:
+    if group is None:
         return "-", "-"
     seconds = sum(sum(run.info["seconds"].values()) for run in group)
     return duration(seconds), f"{max(run.info['peak_memory_mb'] for run in group):,.0f} MB"

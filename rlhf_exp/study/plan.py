@@ -27,7 +27,6 @@ from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.forecast import find_like
 from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.plan import OtherRun, Plan, plan_job
-from rlhf_exp.runs.settings import flatten
 from rlhf_exp.study.stages import Job, Stage, Study
 
 SKIP, RESUME, RUN, AGAIN, LATER = "skip", "resume", "run", "run again", "run or skip"
@@ -81,18 +80,16 @@ def plan_study(study: Study, stages: Iterable[str], *further: str) -> list[Plann
 def describe_plan(study: Study, stages: Iterable[str], plan: list[Planned]) -> str:
     """A table for a terminal, and the time in all, with as many runs at once on a CPU as there are cores."""
     rows, total = [("stage", "runs", "what", "why", "time, estimated")], 0.0
-    for name in stages:
-        groups: dict[tuple[str, str], list[Planned]] = {}
-        for item in plan:
-            if item.stage == name:
-                groups.setdefault((item.what, item.why), []).append(item)
-        for (what, why), same in groups.items():
-            known = [item.seconds for item in same if item.seconds is not None and what != SKIP]
-            at_once = min(len(same), (os.cpu_count() or 1) if same[0].config.device.use_cpu else 1)
-            total += sum(known) / at_once
-            unknown = "-" if what == SKIP else "unknown"
-            rows.append((name, str(len(same)), what, why, duration(sum(known) / at_once) if known else unknown))
-        rows += [] if study.stages[name].jobs else [(name, "?", RUN, "Optuna chooses its runs", "unknown")]
+    groups: dict[tuple[str, str, str], list[Planned]] = {}
+    for item in plan:
+        groups.setdefault((item.stage, item.what, item.why), []).append(item)
+    for (name, what, why), same in groups.items():
+        known = [item.seconds for item in same if item.seconds is not None and what != SKIP]
+        at_once = min(len(same), (os.cpu_count() or 1) if same[0].config.device.use_cpu else 1)
+        total += sum(known) / at_once
+        unknown = "-" if what == SKIP else "unknown"
+        rows.append((name, str(len(same)), what, why, duration(sum(known) / at_once) if known else unknown))
+    rows += [(name, "?", RUN, "Optuna chooses its runs", "unknown") for name in stages if not study.stages[name].jobs]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     is_unknown = any(row[-1] == "unknown" for row in rows)
@@ -154,7 +151,7 @@ def _estimate(stage: Stage, arm: str, config: Config) -> float | None:
     """Seconds of a run: the mean of those that the arm has finished; else of the last like it, with as many steps."""
     if done := [job for job in stage.jobs if job.arm == arm and _is_finished(job)]:
         return fmean(sum(read_record(job.folder)["seconds"].values()) for job in done)
-    if (found := find_like(flatten(asdict(config)))) is None:
+    if (found := find_like(asdict(config))) is None:
         return None
     seconds, steps = found[1]["seconds"], config.algo.args.get("max_steps") or 0
-    return sum(seconds.values()) + seconds["train"] * (max(0, steps) / found[1]["steps"] - 1 if steps > 0 else 0)
+    return sum(seconds.values()) + seconds["train"] * (steps / found[1]["steps"] - 1 if steps > 0 else 0)

@@ -13,25 +13,26 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 
 from rlhf_exp.config.compose import register_resolvers
 from rlhf_exp.config.keys import name_key
-from rlhf_exp.config.reading import check_overrides, describe_yaml, open_hydra
+from rlhf_exp.config.reading import check_overrides, open_hydra
 from rlhf_exp.config.values import SEED, find_problems, one_of, suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.arguments import find_config_dir
 from rlhf_exp.launch.explain import explaining, set_text
 from rlhf_exp.launch.workers import name_folder
+from rlhf_exp.runs.load import parse_yaml, read_file
 
 FIRST = ("hydra/launcher=joblib", "skip_finished=true")
 """Options of every stage, which later ones may replace."""
 SEEDS = [0, 1, 2]
 STUDY = {"title": str, "claims": str, "seeds": list[int], "options": list[str], "stages": dict}
 STAGE = {"needs": dict[str, str], "seeds": list[int], "options": list[str], "apart": bool, "against": str}
+BOUNDS = {"seeds": SEED}
 INSTEAD = {"output_dir": "--out FOLDER", "hydra.sweep.dir": "--out FOLDER", "dry_run": "--dry-run", "resume": "nothing"}
 """Keys that a study does not take, and what to use."""
 
@@ -48,13 +49,12 @@ class Job(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """A sweep. `needs`: other stages; `config`: its primary config, of a file without stages; without jobs Optuna
+    """A sweep. `config`: its primary config, of a file without stages; without jobs Optuna
     chooses them; `apart`: the report compares its arms among themselves, with `against` with the arm of that name."""
 
     name: str
     options: list[str]
     jobs: list[Job]
-    needs: list[str]
     config: str | None = None
     apart: bool = False
     against: str | None = None
@@ -74,7 +74,8 @@ class Study:
 
 def list_studies() -> dict[str, str]:
     """The title of each study of sweeps/ by its name."""
-    return {path.stem: _find_title(path, _read(path)) for path in sorted(_sweeps().glob("*.yaml"))}
+    files = sorted(_sweeps().glob("*.yaml"))
+    return {file.stem: _find_title(file, read_file(file, parse_yaml, dict)) for file in files}
 
 
 def read_study(name: str, overrides: Sequence[str] = (), out: str | None = None) -> Study:
@@ -89,7 +90,7 @@ def read_study(name: str, overrides: Sequence[str] = (), out: str | None = None)
     if own.name not in (names := [path.stem for path in sorted(folder.glob("*.yaml"))]):
         raise ConfigError([f"{name}: no such study{f'; {one_of(own.name, names)}' if names else ''}"])
     file = folder / f"{own.name}.yaml"
-    values = _read(file)
+    values = read_file(file, parse_yaml, dict)
     refused = [text for text in overrides if name_key(text) in INSTEAD]
     problems = [*check_overrides(overrides), *(f"{text}: not here; use {INSTEAD[name_key(text)]}" for text in refused)]
     if problems := [*problems, *(f"{file}: {line}" for line in _find_mistakes(values))]:
@@ -105,7 +106,7 @@ def read_study(name: str, overrides: Sequence[str] = (), out: str | None = None)
             given = [f"{key}={value}" for key, value in (found.sweeper.params or {}).items()]
             known = found.runtime.choices["hydra/sweeper"] == "basic"
             jobs = _list_jobs(parser, [*given, *options], "", Path(found.sweep.dir)) if known else []
-            study.stages[file.stem] = Stage(file.stem, options, list(jobs), [], file.stem)
+            study.stages[file.stem] = Stage(file.stem, options, list(jobs), file.stem)
         for stage in TopologicalSorter(_list_needs(values.get("stages", {}))).static_order():
             study.stages[stage] = _expand(study, stage, values, overrides, parser)
     arms = list(dict.fromkeys(job.arm for stage in study.stages.values() for job in stage.jobs))
@@ -121,11 +122,11 @@ def _find_mistakes(values: dict[str, Any]) -> Iterator[str]:
     if not values.get("stages"):
         yield from () if "defaults" in values else ("has neither stages:, as a study, nor defaults:, as a sweep",)
         return
-    found, stages = [*_check_keys("", values, STUDY)], values["stages"]
+    found, stages = [*check_keys("", values, STUDY, BOUNDS)], values["stages"]
     for name, stage in stages.items() if isinstance(stages, dict) else ():
         is_mapping = re.fullmatch(r"\w[\w.+-]*", str(name)) and isinstance(stage, dict)
         what = f"stages.{name}: must be a folder's name, and hold some of {', '.join(STAGE)}"
-        found += _check_keys(f"stages.{name}.", stage, STAGE) if is_mapping else [what]
+        found += check_keys(f"stages.{name}.", stage, STAGE, BOUNDS) if is_mapping else [what]
     yield from found
     for name, needs in {} if found else _list_needs(stages).items():
         unknown = [other for other in needs if other not in stages]
@@ -136,11 +137,12 @@ def _find_mistakes(values: dict[str, Any]) -> Iterator[str]:
         yield f"stages: a circle, {' needs '.join(reversed(error.args[1]))}"
 
 
-def _check_keys(place: str, values: dict[str, Any], known: dict[str, Any]) -> Iterator[str]:
+def check_keys(place: str, values: dict, types: dict[str, Any], bounds: dict[str, str]) -> Iterator[str]:
+    """The mistakes in the keys of a mapping, and in the types and bounds of its values."""
     for key, value in values.items():
-        if key not in known:
-            yield f"{place}{key}: no such key; {one_of(key, list(known))}"
-        elif problems := find_problems(f"{place}{key}", value, known[key], SEED):
+        if key not in types:
+            yield f"{place}{key}: no such key; {one_of(key, list(types))}"
+        elif problems := find_problems(f"{place}{key}", value, types[key], bounds.get(key)):
             yield from problems
         elif value == [] and key == "seeds":
             yield f"{place}seeds: must name at least one"
@@ -174,7 +176,7 @@ def _expand(study: Study, name: str, values: dict, overrides: Sequence[str], par
     last = [*given.get("options", ()), *links, f"seed=choice({','.join(map(str, seeds))})", *typed]
     options = _merge(parser, [*first, *last])
     set_apart = {key: given[key] for key in ("apart", "against") if key in given}
-    stage = Stage(name, options, [], _list_needs(values["stages"])[name], **set_apart)
+    stage = Stage(name, options, [], **set_apart)
     for job in _list_jobs(parser, options, name, study.out / name):
         for key, of in runs.items():
             if job.seed not in of and len(of) > 1:
@@ -210,17 +212,6 @@ def _list_jobs(parser: OverridesParser, options: list[str], stage: str, folder: 
 
 def _sweeps() -> Path:
     return Path(str(find_config_dir("sweeps")))
-
-
-def _read(file: Path) -> dict[str, Any]:
-    """The values in a study's file."""
-    try:
-        values = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, OSError, ValueError) as error:
-        raise ConfigError([describe_yaml(error, file)]) from None
-    if not isinstance(values, dict):
-        raise ConfigError([f"{file}: must be a mapping of {', '.join(STUDY)}"])
-    return values
 
 
 def _find_title(file: Path, values: dict[str, Any]) -> str:

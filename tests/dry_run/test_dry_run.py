@@ -1,6 +1,7 @@
 import json
 import re
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import pytest
 from transformers import AutoModelForCausalLM, GPT2Config
@@ -167,8 +168,8 @@ def test_an_adapter_that_fits_no_module_is_refused(show, targets):
     assert [problem.startswith(wrong) for problem in refused.value.problems] == [True]
 
 
-def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_continues(show, monkeypatch, tmp_path):
-    monkeypatch.setattr(cost, "MEMORY", tmp_path / "none")
+def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_continues(show, monkeypatch):
+    monkeypatch.setattr(cost, "find_memory", lambda cfg: (1e12, "a computer with room"))
     text = show("model=qwen3_1_7b")
     assert "; parameters: 1,720,574,976, all trained; " in text
     unchecked = "its tokenizer is not in the hub's cache, and there is no network"
@@ -181,11 +182,11 @@ def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_continues(show, mo
 @pytest.mark.parametrize(
     ("peft", "way"), [("none", "add peft=lora"), ("lora", "add peft=qlora"), ("qlora", "use a smaller model")]
 )
-def test_more_memory_than_is_free_fails_with_a_way_out(show, capsys, monkeypatch, tmp_path, peft, way):
-    monkeypatch.setattr(cost, "MEMORY", tmp_path / "meminfo")
-    (tmp_path / "meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable:   {10**9} kB\n")
+def test_more_memory_than_is_free_fails_with_a_way_out(show, capsys, monkeypatch, peft, way):
+    free = SimpleNamespace(available=10**12)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: free)
     assert "\nmemory   fits: training needs " in show("algo=sft", f"peft={peft}")
-    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:   100 kB\n")
+    free.available = 10**5
     with pytest.raises(ConfigError) as failed:
         show("algo=sft", f"peft={peft}")
     [problem] = failed.value.problems

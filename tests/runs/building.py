@@ -1,6 +1,9 @@
 """What a run leaves in its folder, without the run."""
 
 import json
+import subprocess
+import sys
+from contextlib import contextmanager
 
 from rlhf_exp.runs.manifest import staged
 
@@ -20,3 +23,14 @@ def leave_run(folder, status="finished", checkpoint=False, **facts):
     if status == "finished":
         (folder / "model").mkdir()
         (folder / "model" / "model.safetensors").touch()
+
+
+@contextmanager
+def held(folder):
+    """Another process holds the folder."""
+    code = "import time; from pathlib import Path; from rlhf_exp.runs.lock import claim_folder\n"
+    code += f"with claim_folder(Path({str(folder)!r})):\n    print(flush=True)\n    time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder:
+        holder.stdout.readline()
+        yield
+        holder.kill()

@@ -10,7 +10,7 @@ import pytest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.__main__ import main
 from rlhf_exp.runs.disk import measure_disk, remove_checkpoints
-from tests.runs.building import leave_run
+from tests.runs.building import held, leave_run
 
 FINISHED = "finished"
 
@@ -63,12 +63,8 @@ def test_only_selected_runs_are_pruned(here):
 
 def test_a_run_that_another_process_holds_is_kept(here):
     """One that reports on itself has finished by its record."""
-    code = "import time; from pathlib import Path; from rlhf_exp.runs.lock import claim_folder\n"
-    code += f"with claim_folder(Path({str(here / 'other')!r})):\n    print(flush=True)\n    time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder:
-        holder.stdout.readline()
+    with held(here / "other"):
         assert main(["--prune", "--yes"]) == 0
-        holder.kill()
     assert list_kept(here) == ["failed", "other", "running", "stopped"]
 
 

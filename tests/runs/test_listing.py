@@ -7,6 +7,7 @@ import pytest
 
 from rlhf_exp.runs.__main__ import main
 from rlhf_exp.runs.listing import list_runs
+from tests.runs.building import held
 
 GAIN = {"value": 0.25, "low": 0.2, "high": 0.3}
 
@@ -86,14 +87,9 @@ def test_runs_that_cannot_be_read_are_listed_as_such(here, capsys):
 
 
 def test_a_running_run_holds_its_folder_and_a_killed_one_does_not(here, capsys):
-    held = here("held", status="running")
     here("left", status="running")
-    code = "import time; from pathlib import Path; from rlhf_exp.runs.lock import claim_folder\n"
-    code += f"with claim_folder(Path({str(held)!r})):\n    print(flush=True)\n    time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder:
-        holder.stdout.readline()
-        found = {Path(run["run"]).name: run["status"] for run in list_runs(held.parent)}
-        holder.kill()
+    with held(here("held", status="running")):
+        found = {Path(run["run"]).name: run["status"] for run in list_runs(Path("outputs"))}
     assert found == {"held": "running", "left": "killed"}
 
 

@@ -4,14 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from bench.intervals import plan_comparison
 from rlhf_exp.stats.crossed import Estimate
-from rlhf_exp.stats.planning import detectable_difference, plan_comparison
-
-
-def test_one_seed_without_spread_is_the_normal_plan():
-    noise = 0.015**2
-    shift = stats.norm.ppf(0.975) + stats.norm.ppf(0.8)
-    assert plan_comparison(noise, 0.0, 1) == pytest.approx(shift * np.sqrt(2 * noise), rel=2e-3)
+from rlhf_exp.stats.planning import detectable_difference
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5])

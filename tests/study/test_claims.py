@@ -193,11 +193,11 @@ def test_a_family_of_claims_by_hand():
     first, second = (Estimate(value, value, 1.0, 0.0, 0.0, 1e9) for value in (3.0, 1.9))
     claims = [make_claim("higher"), make_claim("lower"), make_claim("order", ["a", "b", "c"]), make_claim("higher")]
     made = [[first], [second], [first, second], "no such arm"]
-    found = decide([(c, m if isinstance(m, str) else [Measured("x", e, e.interval, [3], 9, False) for e in m])
-                    for c, m in zip(claims, made, strict=True)])  # fmt: skip
-    p3, p19 = stats.norm.sf(3.0), stats.norm.sf(1.9)
-    assert [one.supported for one in found[:3]] == pytest.approx([p3, 1 - p19, p19])
-    assert [one.contradicted for one in found[:3]] == pytest.approx([1 - p3, p19, 1.0])
+    tests = [(c, m if isinstance(m, str) else [Measured("x", e, e.interval, [3], 9, False) for e in m])
+             for c, m in zip(claims, made, strict=True)]  # fmt: skip
+    found, p3, p19 = decide(tests), stats.norm.sf(3.0), stats.norm.sf(1.9)
+    assert weigh(*tests[0]) == pytest.approx((p3, 1 - p3))
+    assert weigh(*tests[1]) == pytest.approx((1 - p19, p19)) and weigh(*tests[2]) == pytest.approx((p19, 1.0))
     assert [one.adjusted for one in found] == pytest.approx([3 * 2 * p3, 2 * 2 * p19, 2 * 2 * p19, 1.0])
     assert [one.verdict for one in found] == ["supported", "cannot tell", "cannot tell", "not tested"]
     assert found[1].detectable == pytest.approx(stats.norm.isf(0.025 / 2) + stats.norm.ppf(0.8), abs=1e-6)

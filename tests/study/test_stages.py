@@ -87,8 +87,8 @@ def test_what_is_typed_follows_the_options_and_keeps_the_folders(read):
         ("stages: {a: {options: ['eval.rows=1,2'], against: a eval.rows=3}}",
          "stages.a.against: no arm is called 'a eval.rows=3'; did you mean a eval.rows="),
         ("title: x", "has neither stages:, as a study, nor defaults:, as a sweep"),
-        ("stages: [", "expected the node content"),
-        ("[a]", "must be a mapping of title, claims"),
+        ("stages: [", "not valid YAML (while parsing a flow node did not find"),
+        ("[a]", "expected a mapping, found list"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_the_file_is_one_line(read, text, line):
