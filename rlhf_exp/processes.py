@@ -48,15 +48,14 @@ def is_main() -> bool:
 
 def check() -> list[str]:
     """A line if the environment does not say how many processes there are, or not how they find each other."""
-    world = os.environ.get("WORLD_SIZE") or "1"
-    given = {name: os.environ.get(name) for name in SET_BY_TORCHRUN}
-    numbers = [f"{name}={given[name]}" for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE") if given[name]]
-    if wrong := [text for text in numbers if not text.partition("=")[2].isdecimal()]:
-        return [f"{', '.join(wrong)}: must be a whole number; start with torchrun, or unset WORLD_SIZE"]
+    given = {name: os.environ.get(name, "") for name in SET_BY_TORCHRUN}
     missing = [name for name, value in given.items() if not value]
-    if int(world) <= 1 or not missing:
-        return []
-    return [f"WORLD_SIZE={world}: without {', '.join(missing)}; start with torchrun, or unset WORLD_SIZE"]
+    numbers = [(name, given[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE") if given[name]]
+    if wrong := [f"{name}={value}" for name, value in numbers if not value.isdecimal()]:
+        return [f"{', '.join(wrong)}: must be a whole number; start with torchrun, or unset WORLD_SIZE"]
+    if count() > 1 and missing:
+        return [f"WORLD_SIZE={count()}: without {', '.join(missing)}; start with torchrun, or unset WORLD_SIZE"]
+    return []
 
 
 def connect(timeout_s: float, use_cpu: bool) -> None:
@@ -96,13 +95,7 @@ def leave(status: int) -> int:
 
 def broadcast(value: T) -> T:
     """Rank 0's value."""
-    if count() == 1:
-        return value
-    import torch
-
-    held: list[Any] = [value if is_main() else None]
-    torch.distributed.broadcast_object_list(held, src=0, device=torch.device("cpu"))
-    return held[0]
+    return gather(value)[0]
 
 
 def gather(value: T) -> list[T]:
@@ -126,14 +119,8 @@ def broadcast_tensors(tensors: Iterable[Any]) -> None:
 
 
 def sum_over_ranks(values: Sequence[float]) -> list[float]:
-    """Each value's sum over the ranks, in float64."""
-    if count() == 1:
-        return list(values)
-    import torch
-
-    sums = torch.tensor(values, dtype=torch.float64)
-    torch.distributed.all_reduce(sums)
-    return sums.tolist()
+    """Each value's sum over the ranks."""
+    return [sum(parts) for parts in zip(*gather(values), strict=True)]
 
 
 def shard(items: Sequence[T]) -> Sequence[T]:
