@@ -5,7 +5,7 @@ train(experiment, probe, signals)       # the trained model is then in run_dir/m
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
@@ -19,6 +19,7 @@ from rlhf_exp.callbacks.tracking import watch as track_training
 from rlhf_exp.callbacks.validation import Best, Validate
 from rlhf_exp.diagnose import find_alarms
 from rlhf_exp.errors import AlarmStop, Stop
+from rlhf_exp.evaluation.evaluators import Validation
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import record_base
 from rlhf_exp.models.scoring import Model
@@ -33,12 +34,9 @@ from rlhf_exp.trainers import build_trainer
 from rlhf_exp.trainers.resuming import Resumable, ResumableRollouts
 from rlhf_exp.trainers.vllm import EngineCallback
 
-if TYPE_CHECKING:
-    from rlhf_exp.evaluation.evaluators import Validation
-
 
 def train(
-    experiment: Experiment, probe: Probe | None, signals: StopSignals, validation: "Validation | None" = None
+    experiment: Experiment, probe: Probe | None, signals: StopSignals, validation: Validation | None = None
 ) -> None:
     """Train the start model, and save the result: the last policy, or with `eval.best` the best one.
 
@@ -72,7 +70,7 @@ def train(
 
 def add_callbacks(
     trainer: Resumable, experiment: Experiment, probe: Probe | None, signals: StopSignals,
-    validation: "Validation | None" = None, best: Best | None = None,
+    validation: Validation | None = None, best: Best | None = None,
 ) -> ComputeMeter:  # fmt: skip
     """Add this package's callbacks. The meter and the validation come before the writer, and the writer before all
     others, since each sees only what earlier ones have added to the logs."""

@@ -18,8 +18,8 @@ from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.arguments import COPIES
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
-from rlhf_exp.config.values import find_problems, is_secret, list_bounds, list_names
-from rlhf_exp.errors import Problem, explain_secret
+from rlhf_exp.config.values import find_problems, list_bounds, list_names
+from rlhf_exp.errors import Problem, explain_secret, is_secret
 
 _hints = cache(get_type_hints)
 

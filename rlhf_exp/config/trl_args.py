@@ -14,8 +14,7 @@ from rlhf_exp.config.device import targets_other_hardware
 from rlhf_exp.config.rules.machine import forget_engine
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
-from rlhf_exp.config.values import show
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, show
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments

@@ -15,9 +15,7 @@ from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 from typing import Any, NamedTuple
 
-from rlhf_exp.errors import Problem, assign, is_secret, show
-
-__all__ = ["assign", "is_secret", "show"]
+from rlhf_exp.errors import Problem, show
 
 # Upper bounds are far above any value in use, so that a value beyond them is a typing mistake.
 SEED = ">= 0, <= 4294967295"  # the range that numpy accepts
