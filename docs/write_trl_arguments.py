@@ -10,9 +10,10 @@ import json
 import types
 import typing
 from dataclasses import MISSING, fields
+from pkgutil import resolve_name
 from typing import Any, Literal, get_type_hints
 
-from rlhf_exp.algorithms import ALGORITHMS, load_object
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.trl_arguments import FILE
 
 # transformers 5 silently ignores the old name if the new one is set too, and the configs set the new one.
@@ -37,7 +38,7 @@ MAPPINGS = (
 
 def list_arguments(algo: str) -> dict[str, dict[str, Any]]:
     """The arguments as the installed TRL declares them; a type is narrowed to what TRL takes."""
-    config_class: Any = load_object(ALGORITHMS[algo].config_class)
+    config_class: Any = resolve_name(ALGORITHMS[algo].config_class)
     hints, found = get_type_hints(config_class), {}
     for item in sorted(fields(config_class), key=lambda item: item.name):
         hint, choices = hints[item.name], CHOICES.get(item.name) or item.metadata.get("choices")

@@ -10,24 +10,11 @@ place of that of a row (algo.trainer, examples/own_algorithm).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
-from rlhf_exp.forms import (
-    ASK,
-    DEMONSTRATE,
-    DEMONSTRATIONS,
-    MEASURE,
-    NOTHING,
-    PAIR,
-    PAIRS,
-    PROMPTS,
-    UNPAIR,
-    Form,
-    Unpaired,
-)
+from rlhf_exp.forms import ASK, DEMONSTRATE, DEMONSTRATIONS, MEASURE, NOTHING, PAIR, PAIRS, PROMPTS, UNPAIR, Form
 
-__all__ = ["ALGORITHMS", "DEMONSTRATIONS", "NOTHING", "PAIRS", "PROMPTS", "Algorithm", "load_object"]
+__all__ = ["ALGORITHMS", "DEMONSTRATIONS", "NOTHING", "PAIRS", "PROMPTS", "Algorithm"]
 
 SMALL = 10_000_000
 """Models with fewer parameters count as small: they can be trained from scratch on a CPU."""
@@ -87,7 +74,7 @@ class Algorithm:
     @property
     def unpaired(self) -> bool:
         """Whether each answer of a pair is a row of its own."""
-        return isinstance(self.form, Unpaired)
+        return self.form is UNPAIR
 
     @property
     def online(self) -> bool:
@@ -238,9 +225,3 @@ CRITIC_RATES: dict[str, Rates] = {
 
 TRL_SAMPLING = ("min_p", "repetition_penalty", "generation_kwargs")
 """Arguments of GRPOConfig that generation=compact does not have."""
-
-
-def load_object(place: str) -> Any:
-    """The object at `module:name`; imports the module."""
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)

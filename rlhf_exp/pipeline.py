@@ -23,7 +23,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.diagnose import diagnose_run
 from rlhf_exp.diagnose.signals import Signals
 from rlhf_exp.errors import FAILED, ConfigError, NonFiniteLoss, Stop, name_error, printable, read_message, say
-from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator, Validation
+from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_libraries
 from rlhf_exp.models.source import locate_reward_model, locate_start_model
@@ -52,8 +52,7 @@ def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
         ConfigError: a user's mistake that shows only with the data or the model loaded.
         BaseException: any other error, which is already recorded in run.json.
     """
-    facts = processes.on_main(lambda: _list_facts(cfg))
-    folder = RunFolder.create(run_dir, facts)
+    folder = RunFolder.create(run_dir, processes.on_main(lambda: _list_facts(cfg)))
     with StopSignals() as signals:
         try:
             _run_stages(cfg, folder, args, signals)
@@ -155,7 +154,7 @@ def _run_stages(cfg: Config, folder: RunFolder, args: TrainingArguments, signals
     if not cfg.algo.row.trains:
         return
     with folder.phase("train"):
-        train(experiment, probe, signals, Validation(experiment) if cfg.eval.every is not None else None)
+        train(experiment, probe, signals)
     with folder.phase("evaluate"):
         evaluator.measure_trained_model()
 
@@ -193,7 +192,6 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> Experiment
 
 
 def _list_facts(cfg: Config) -> dict[str, Any]:
-    device = "cpu" if cfg.device.use_cpu else torch.cuda.get_device_name()
     return {
         "name": cfg.run.name,
         "tags": cfg.run.tags,
@@ -206,7 +204,7 @@ def _list_facts(cfg: Config) -> dict[str, Any]:
         "inputs": hash_inputs(cfg),
         "scale": cfg.scale.name,
         "preflight": cfg.preflight,
-        "device": f"{device}, {torch.get_num_threads()} threads" if device == "cpu" else device,
+        "device": f"cpu, {torch.get_num_threads()} threads" if cfg.device.use_cpu else torch.cuda.get_device_name(),
     }
 
 
@@ -217,9 +215,8 @@ def push(cfg: Config, run_dir: Path) -> str | None:
     Returns:
         the address of the commit; None if it failed.
     """
-    assert cfg.hub.repo is not None  # checked by config/rules/experiment.py
     hub = HfApi(library_name="rlhf_exp")
-    model, repo, title = run_dir / "model", cfg.hub.repo, f"Trained by rlhf_exp: {run_dir.name}"
+    model, repo, title = run_dir / "model", str(cfg.hub.repo), f"Trained by rlhf_exp: {run_dir.name}"
     try:
         hub.create_repo(repo, private=cfg.hub.private, exist_ok=True)
         done = hub.upload_folder(repo_id=repo, folder_path=model, ignore_patterns=LEFT_OUT, commit_message=title)

@@ -48,15 +48,14 @@ def is_main() -> bool:
 
 def check() -> list[str]:
     """A line if the environment does not say how many processes there are, or not how they find each other."""
-    world = os.environ.get("WORLD_SIZE") or "1"
-    given = {name: os.environ.get(name) for name in SET_BY_TORCHRUN}
-    numbers = [f"{name}={given[name]}" for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE") if given[name]]
-    if wrong := [text for text in numbers if not text.partition("=")[2].isdecimal()]:
-        return [f"{', '.join(wrong)}: must be a whole number; start with torchrun, or unset WORLD_SIZE"]
+    given = {name: os.environ.get(name, "") for name in SET_BY_TORCHRUN}
     missing = [name for name, value in given.items() if not value]
-    if int(world) <= 1 or not missing:
-        return []
-    return [f"WORLD_SIZE={world}: without {', '.join(missing)}; start with torchrun, or unset WORLD_SIZE"]
+    numbers = [(name, given[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE") if given[name]]
+    if wrong := [f"{name}={value}" for name, value in numbers if not value.isdecimal()]:
+        return [f"{', '.join(wrong)}: must be a whole number; start with torchrun, or unset WORLD_SIZE"]
+    if count() > 1 and missing:
+        return [f"WORLD_SIZE={count()}: without {', '.join(missing)}; start with torchrun, or unset WORLD_SIZE"]
+    return []
 
 
 def connect(timeout_s: float, use_cpu: bool) -> None:

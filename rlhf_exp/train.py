@@ -5,7 +5,7 @@ train(experiment, probe, signals)       # the trained model is then in run_dir/m
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
@@ -19,6 +19,7 @@ from rlhf_exp.callbacks.tracking import watch as track_training
 from rlhf_exp.callbacks.validation import Best, Validate
 from rlhf_exp.diagnose import find_alarms
 from rlhf_exp.errors import AlarmStop, Stop
+from rlhf_exp.evaluation.evaluators import Validation
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import record_base
 from rlhf_exp.models.scoring import Model
@@ -33,31 +34,26 @@ from rlhf_exp.trainers import build_trainer
 from rlhf_exp.trainers.resuming import Resumable, ResumableRollouts
 from rlhf_exp.trainers.vllm import EngineCallback
 
-if TYPE_CHECKING:
-    from rlhf_exp.evaluation.evaluators import Validation
 
-
-def train(
-    experiment: Experiment, probe: Probe | None, signals: StopSignals, validation: "Validation | None" = None
-) -> None:
+def train(experiment: Experiment, probe: Probe | None, signals: StopSignals) -> None:
     """Train the start model, and save the result: the last policy, or with `eval.best` the best one.
 
     Raises:
         Stop: a signal or an alarm asked the run to end; its checkpoint is written.
     """
-    folder, trainer = experiment.folder, build_trainer(experiment)
-    base = experiment.cfg.hub.base_model if experiment.cfg.peft.lora is not None else None
+    cfg, folder, trainer = experiment.cfg, experiment.folder, build_trainer(experiment)
 
     def save(path: Path) -> None:
         trainer.save_model(str(path))
         if processes.is_main():
             (path / "training_args.bin").unlink(missing_ok=True)  # a pickle; the config is in .hydra
-            if base is not None:
-                record_base(path, base)
+            if cfg.peft.lora is not None and cfg.hub.base_model is not None:
+                record_base(path, cfg.hub.base_model)
 
-    best = Best(folder, validation.metric, save) if validation is not None and experiment.cfg.eval.best else None
+    validation = Validation(experiment) if cfg.eval.every is not None else None
+    best = Best(folder, validation.metric, save) if validation is not None and cfg.eval.best else None
     meter = add_callbacks(trainer, experiment, probe, signals, validation, best)
-    train_from_checkpoint(trainer, folder, meter, resumed=experiment.cfg.resume is not None)
+    train_from_checkpoint(trainer, folder, meter, resumed=cfg.resume is not None)
     if received := processes.broadcast(signals.received):
         raise Stop(received)
     if signals.alarm and not trainer.is_over():
@@ -72,20 +68,20 @@ def train(
 
 def add_callbacks(
     trainer: Resumable, experiment: Experiment, probe: Probe | None, signals: StopSignals,
-    validation: "Validation | None" = None, best: Best | None = None,
+    validation: Validation | None, best: Best | None,
 ) -> ComputeMeter:  # fmt: skip
     """Add this package's callbacks. The meter and the validation come before the writer, and the writer before all
     others, since each sees only what earlier ones have added to the logs."""
     for printed in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printed)
-    monitor, callbacks = experiment.cfg.monitor, trainer.callback_handler.callbacks
+    cfg, monitor, callbacks = experiment.cfg, experiment.cfg.monitor, trainer.callback_handler.callbacks
     folder = experiment.folder.path
     run = load_run(folder)
     track_training(trainer, texts=run.shows_texts)
     find = partial(find_alarms, config=run.config, evaluation=run.evaluation, room=run.info.get("context_room"))
     callbacks.insert(0, Alarms(folder, find, monitor, signals))
     callbacks.insert(0, MetricsWriter(folder, probe, monitor.every_steps))
-    if validation is not None and (every := experiment.cfg.eval.every) is not None:
+    if validation is not None and cfg.eval.every is not None:
 
         def measure(policy: Model) -> dict[str, list[Any]]:
             """Without PPO's critic, whose weights would be gathered too. FSDP2 also hangs in the first backward pass if
@@ -93,16 +89,17 @@ def add_callbacks(
             with trainer.policy_alone():
                 return validation.measure(policy)
 
-        callbacks.insert(0, Validate(folder, measure, every, best))
+        callbacks.insert(0, Validate(folder, measure, cfg.eval.every, best))
     if not trainer.args.disable_tqdm:
         trainer.add_callback(QuietProgress())
-    if experiment.cfg.algo.args.get("use_vllm") and isinstance(trainer, ResumableRollouts):
-        trainer.add_callback(EngineCallback(trainer))
-    if monitor.completions and isinstance(trainer, ResumableRollouts):
-        trainer.add_callback(CompletionsWriter(trainer, experiment.folder, monitor.completions))
-    if experiment.cfg.preflight == "on":
+    if isinstance(trainer, ResumableRollouts):
+        if cfg.algo.args.get("use_vllm"):
+            trainer.add_callback(EngineCallback(trainer))
+        if monitor.completions:
+            trainer.add_callback(CompletionsWriter(trainer, experiment.folder, monitor.completions))
+    if cfg.preflight == "on":
         trainer.add_callback(FirstSteps(trainer, experiment))
-    meter = ComputeMeter(experiment.cfg.train_tokens)
+    meter = ComputeMeter(cfg.train_tokens)
     meter.watch(trainer)
     callbacks.insert(0, SaveAndStop(signals))
     return meter

@@ -26,7 +26,7 @@ from rlhf_exp.commands import COMMANDS, parse_flags
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import known_keys
 from rlhf_exp.config.model_shape import ASSETS
-from rlhf_exp.config.values import is_secret
+from rlhf_exp.errors import is_secret
 from rlhf_exp.launch.arguments import compose_command
 from rlhf_exp.merge import PARSER as MERGE
 from rlhf_exp.report.__main__ import PARSER as REPORT

@@ -18,8 +18,8 @@ from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.arguments import COPIES
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
-from rlhf_exp.config.values import find_problems, is_secret, list_bounds, list_names
-from rlhf_exp.errors import Problem, explain_secret
+from rlhf_exp.config.values import find_problems, list_bounds, list_names
+from rlhf_exp.errors import Problem, explain_secret, is_secret
 
 _hints = cache(get_type_hints)
 
@@ -97,11 +97,11 @@ def _check_args(algo: str, args: dict[str, Any], own: Collection[str]) -> Iterat
         key = f"algo.args.{name}"
         if _is_reference(value):
             continue
-        if name in known and name not in own and not is_secret(name):
+        if is_secret(name):
+            yield explain_secret(key)
+        elif name in known and name not in own:
             if name != "loss_type" or has_own_loss:  # rules/algorithm.py refuses the others
                 yield from find_problems(key, value, known[name].annotation, known[name].bounds)
-        elif is_secret(name):
-            yield explain_secret(key)
         elif has_own_loss:  # another's file may set arguments of that algorithm
             of_ours = f"not TRL's; use algo.{name}" if name in own and name in known else ""
             yield Problem(key, "unknown", value, of_ours or explain_key(key, algo))

@@ -45,8 +45,6 @@ class Settings(NamedTuple):
 
     cfg: Any  # composed or checked; an unresolved entry is resolved when it is read
     shape: Shape
-    graded: bool
-    elsewhere: bool  # a dry run about another machine, whose GPUs compute in bfloat16
     processes: int
     finite_rows: bool
     drawn_held_out: bool  # whether held-out rows are drawn, not read from a file or the hub
@@ -80,18 +78,7 @@ def read_settings(cfg: Any) -> Settings:
     prompts = task.of if task.source == "task" else task
     drawn, held_out = (TASKS[of.name].draws_rows and of.source == "generated" for of in (task, prompts))
     finite = not (drawn and task.train_rows is None and task.samples is None)
-    elsewhere = device.targets_other_hardware(cfg)
-    return Settings(cfg, shape, _is_graded(task), elsewhere, device.count_processes(cfg), finite, held_out)
-
-
-def _is_graded(task: Any) -> bool:
-    """Whether the task has right answers, or would be refused by its own checks."""
-    keys = TASKS[task.name]
-    if not isinstance(task, DictConfig):
-        return task.graded
-    if not keys.graded_by:
-        return keys.graded
-    return keys(**{item.name: OmegaConf.select(task, item.name) for item in fields(keys)}).graded
+    return Settings(cfg, shape, device.count_processes(cfg), finite, held_out)
 
 
 def list_defaults(of: Settings) -> dict[str, Default]:
@@ -191,13 +178,16 @@ def _every(of: Settings) -> Default:
 
 
 def _outcome(of: Settings) -> Default:
-    task = TASKS[of.cfg.task.name]
-    known = of.graded or not task.graded_by  # else it is refused, with the other rewards that do not fit
+    task, keys = of.cfg.task, TASKS[of.cfg.task.name]
+    if keys.graded_by and isinstance(task, DictConfig):
+        task = keys(**{item.name: OmegaConf.select(task, item.name) for item in fields(keys)})
+    known = task.graded if keys.graded_by else True  # else it is refused, with the other rewards that do not fit
     return Default(1.0 if known else None, "null for a task without right answers")
 
 
 def _bf16(of: Settings) -> Default:
-    can = of.elsewhere or not of.cfg.device.use_cpu and device.has_bf16()
+    elsewhere = device.targets_other_hardware(of.cfg)  # the GPUs of `hardware` compute in bfloat16
+    can = elsewhere or not of.cfg.device.use_cpu and device.has_bf16()
     return Default(can and not of.is_small, "true on a GPU of Ampere or newer, except for a small model")
 
 

@@ -1,8 +1,8 @@
 """Works offline if the hub cannot be reached: files in the cache load, and others are refused at once.
 
     prepare_hub(cfg)      # before huggingface_hub is imported, since it then reads its settings
-    find_cached("org/name", "config.json")      # a file in its cache, or None; no network
-    fetch("org/name", "config.json")            # downloaded, if the hub answers
+    find_cached("org/name")      # a model's config.json in its cache, or None; no network
+    fetch("org/name")            # downloaded, if the hub answers
 
 The hub's own client would retry for most of a minute, with a warning each time.
 """
@@ -44,31 +44,29 @@ def is_offline() -> bool:
     return os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE")
 
 
-def find_cached(hub_id: str, file: str, kind: str = "model") -> Path | None:
-    """A file of a model, or of a data set (`kind="dataset"`), in the hub's cache, at the last known commit of its main
-    branch; or None."""
+def find_cached(hub_id: str) -> Path | None:
+    """A model's config.json in the hub's cache, at the last known commit of its main branch; or None."""
     home = Path(os.environ.get("HF_HOME", Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "huggingface"))
     cache = Path(os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or home / "hub")
-    folder = cache.expanduser() / f"{kind}s--{hub_id.replace('/', '--')}"
+    folder = cache.expanduser() / f"models--{hub_id.replace('/', '--')}"
     try:
         commit = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
     except OSError:
         return None
-    path = folder / "snapshots" / commit / file
+    path = folder / "snapshots" / commit / "config.json"
     return path if path.is_file() else None
 
 
 @cache
-def fetch(hub_id: str, file: str, kind: str = "model") -> Path | None:
-    """A file of a model, or of a data set (`kind="dataset"`), downloaded into the hub's cache; None if the hub does not
-    answer or refuses it."""
+def fetch(hub_id: str) -> Path | None:
+    """A model's config.json, downloaded into the hub's cache; None if the hub does not answer or refuses it."""
     go_offline_without_answer()
     if is_offline() or not is_hub_id(hub_id):
         return None
     from huggingface_hub import hf_hub_download
 
     try:
-        return Path(hf_hub_download(hub_id, file, repo_type=kind, etag_timeout=TIMEOUT_S))
+        return Path(hf_hub_download(hub_id, "config.json", etag_timeout=TIMEOUT_S))
     except Exception:  # the hub's errors have no common base class; each means that the file is not available
         return None
 

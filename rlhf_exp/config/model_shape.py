@@ -57,12 +57,12 @@ def find_shape(path: str | None, base: str | None, init: dict | None, name: str 
         return find_shape(str(named), None, None, None)
     if path is None or folder.is_dir():
         return _read(folder / "config.json", f"model={name}" if path is None else path)
-    if (cached := hub.find_cached(path, "config.json")) is not None:
+    if (cached := hub.find_cached(path)) is not None:
         return _read(cached, path)
     if known := _load(KNOWN).get(path):
         parameters, source = known.pop("parameters"), f"the shape of {path} that ships with the package"
         return _measure(known, source)._replace(parameters=parameters, source=source)
-    if (fetched := hub.fetch(path, "config.json")) is not None:
+    if (fetched := hub.fetch(path)) is not None:
         return _read(fetched, path)
     why = f"the config.json of {path} is not in the hub's cache, the hub does not give it, nor is there such a folder"
     return Shape(None, None, why)

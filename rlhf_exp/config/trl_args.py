@@ -6,16 +6,15 @@ compose.py has checked names, types and ranges before, without importing TRL. He
 """
 
 import os
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from rlhf_exp import processes
-from rlhf_exp.algorithms import load_object
 from rlhf_exp.config.device import targets_other_hardware
 from rlhf_exp.config.rules.machine import forget_engine
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
-from rlhf_exp.config.values import show
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, show
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
@@ -36,7 +35,7 @@ def build_args(cfg: Config) -> "TrainingArguments":
     own = {name: value for name, value in vars(cfg.algo).items() if name in load_arguments(cfg.algo.name)}
     args = cfg.algo.args | ({"use_cpu": True, "deepspeed": None} if elsewhere else {})
     try:
-        return load_object(cfg.algo.row.config_class)(**args, **own)
+        return resolve_name(cfg.algo.row.config_class)(**args, **own)
     except (ValueError, TypeError, NotImplementedError, ImportError) as error:
         raise ConfigError([f"algo.args: {show(error, 300)}"]) from None
 

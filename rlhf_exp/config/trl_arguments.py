@@ -61,12 +61,7 @@ class Argument:
 @cache
 def load_arguments(algo: str) -> dict[str, Argument]:
     """The arguments of the algorithm's config class."""
-    recorded = _read_file()[algo]
+    recorded = json.loads(FILE.read_text(encoding="utf-8"))[algo]
     spelled = type("Spelled", (), {"__annotations__": {name: item["type"] for name, item in recorded.items()}})
     hints = get_type_hints(spelled, localns={"Any": Any, "Literal": Literal, "Other": Other})
     return {name: Argument(hints[name], item["default"], RANGES.get(name, OTHERS)) for name, item in recorded.items()}
-
-
-@cache
-def _read_file() -> dict[str, Any]:
-    return json.loads(FILE.read_text(encoding="utf-8"))

@@ -15,9 +15,7 @@ from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 from typing import Any, NamedTuple
 
-from rlhf_exp.errors import Problem, assign, is_secret, show
-
-__all__ = ["assign", "is_secret", "show"]
+from rlhf_exp.errors import Problem, show
 
 # Upper bounds are far above any value in use, so that a value beyond them is a typing mistake.
 SEED = ">= 0, <= 4294967295"  # the range that numpy accepts
@@ -90,7 +88,8 @@ def find_problems(key: str, value: Any, annotation: Any, bounds: str | None = No
         hint = typing.get_args(entry)[1]
         return [found for name, item in value.items() for found in find_problems(f"{key}.{name}", item, hint, bounds)]
     kind = "range" if fits(value, annotation) else "type"
-    if kind == "range" and (bounds is None or all(in_range(number, bounds) for number in _list_numbers(value))):
+    numbers = [item for item in (value if isinstance(value, list) else [value]) if type(item) in (int, float)]
+    if kind == "range" and (bounds is None or all(in_range(number, bounds) for number in numbers)):
         return []
     more = ", and not empty" if value == "" or isinstance(value, list) and "" in value else ""
     texts = choices(annotation, words=True)
@@ -171,8 +170,3 @@ def _is_finite(value: Any) -> bool:
     if isinstance(value, dict | list):
         return all(map(_is_finite, value.values() if isinstance(value, dict) else value))
     return not isinstance(value, float) or math.isfinite(value)
-
-
-def _list_numbers(value: Any) -> list[float]:
-    items = value if isinstance(value, list) else [value]
-    return [item for item in items if type(item) in (int, float)]

@@ -11,12 +11,12 @@ sampled by transformers, since vLLM has no processors that read what was sampled
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from rlhf_exp.algorithms import load_object
 from rlhf_exp.config.schema import Config
 from rlhf_exp.evaluation.cache import sample_cached
 from rlhf_exp.evaluation.completions import Completion, judge
@@ -113,7 +113,7 @@ def plan_rounds(policies: int, most: int) -> list[tuple[int, int]]:
 def list_candidates(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> list[Policy]:
     """The task's own policies and those of every task; each also with the words forbidden, if the task lists any."""
     place = None if wants_chat(cfg, tokenizer) else cfg.task.own_policies  # a chat model has other words
-    alone = [*(load_object(place)(tokenizer) if place else []), *OF_EVERY_TASK]
+    alone = [*(resolve_name(place)(tokenizer) if place else []), *OF_EVERY_TASK]
     forbidden = [policy for policy in alone if policy.family == FORBIDDEN]
     others = [policy for policy in alone if policy.family != FORBIDDEN]
     return [*alone, *(policy.combine(never) for never in forbidden for policy in others)]

@@ -116,9 +116,8 @@ def _prepare_arguments() -> Namespace:
     if overrides:  # the parser needs them to be adjacent
         first = sys.argv.index(args.overrides[0])
         sys.argv[first : first + len(args.overrides)] = overrides
-    sys.argv += [
-        f"--{name.replace('_', '-')}={value}" for name, value in flags.items()
-    ]  # the last occurrence of a flag counts
+    # The last occurrence of a flag counts.
+    sys.argv += [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
     return get_args_parser().parse_args()
 
 

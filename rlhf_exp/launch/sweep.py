@@ -219,12 +219,10 @@ def _check_job(jobs: Jobs, job: DictConfig, number: int, overrides: list[str], p
     Raises:
         ConfigError: its problems.
     """
-    settings = OmegaConf.to_yaml(
-        OmegaConf.masked_copy(job, [str(key) for key in job if key not in ("hydra", "output_dir")])
-    )
     with open_dict(job):
         job.hydra.job.num = number
         jobs.place(job, job.pop("hydra"))
+    settings = OmegaConf.to_yaml(OmegaConf.masked_copy(job, [str(key) for key in job if key != "output_dir"]))
     taken = {settings: "has the settings", f"output_dir={job.output_dir}": f"output_dir={job.output_dir}: is that"}
     if job.hub.push:
         taken[f"hub.repo={job.hub.repo}"] = f"hub.repo={job.hub.repo}: is that"

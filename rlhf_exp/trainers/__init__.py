@@ -8,6 +8,7 @@ The policy is passed as a path, from which TRL loads both the policy and its ref
 import os
 from contextlib import nullcontext
 from copy import copy
+from pkgutil import resolve_name
 from random import Random
 from typing import Any
 
@@ -15,7 +16,6 @@ from datasets import Dataset
 from transformers import Trainer
 
 from rlhf_exp import processes
-from rlhf_exp.algorithms import load_object
 from rlhf_exp.config.schema import Algo
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.experiment import Experiment
@@ -52,7 +52,7 @@ def find_trainer(algo: Algo) -> type[Trainer]:
     Raises:
         ConfigError: one of the user's that is not derived from the algorithm's own.
     """
-    own = load_object(algo.row.trainer)
+    own = resolve_name(algo.row.trainer)
     if algo.trainer is None:
         return own
     key = f"algo.trainer={algo.trainer}"

@@ -2,11 +2,12 @@ import re
 from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 import torch
 
-from rlhf_exp.algorithms import ALGORITHMS, load_object
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import device
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
@@ -42,7 +43,7 @@ def test_a_gpu_that_torch_does_not_find_is_refused(monkeypatch):
 
 
 def test_every_algorithm_has_its_config_class():
-    names = {item.name for row in ALGORITHMS.values() for item in fields(load_object(row.config_class))}
+    names = {item.name for row in ALGORITHMS.values() for item in fields(resolve_name(row.config_class))}
     assert set(RANGES) <= names
 
 

@@ -4,8 +4,8 @@ from typing import Any, Literal
 import pytest
 
 from rlhf_exp.config.keys import explain_key, known_keys, takes_text
-from rlhf_exp.config.values import find_problems, fits, in_range, is_secret, nearest
-from rlhf_exp.errors import Problem
+from rlhf_exp.config.values import find_problems, fits, in_range, nearest
+from rlhf_exp.errors import Problem, is_secret
 
 
 @pytest.mark.parametrize(

@@ -122,12 +122,9 @@ def check_labels(cfg: Config) -> Iterator[Problem]:
 def check_hub(cfg: Config) -> list[Problem]:
     """Whether the hub's keys are complete, and the hub knows the token. Whether the token may write there, only the
     push itself shows."""
-    named = [key for key in ("repo", "base_model") if getattr(cfg.hub, key) is not None]
-    found = [
-        conflict(cfg, f"hub.{key}", "ORG/NAME, of letters, digits, - _ and .", "type")
-        for key in named
-        if not hub.is_repo(getattr(cfg.hub, key))
-    ]
+    names = {"hub.repo": cfg.hub.repo, "hub.base_model": cfg.hub.base_model}
+    wrong = [key for key, name in names.items() if name is not None and not hub.is_repo(name)]
+    found = [conflict(cfg, key, "ORG/NAME, of letters, digits, - _ and .", "type") for key in wrong]
     if not cfg.hub.push:
         return found
     if not cfg.algo.row.trains:
