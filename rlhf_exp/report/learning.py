@@ -80,11 +80,12 @@ def date_fall(traces: list[Trace], kind: Column) -> int | None:
     """The step of the first measurement from which on the mean over these runs, not over others with new seeds, stays
     below that at the start by its 95% interval over rows; None if it does not, or each row's figures are missing."""
     shared, fallen = _find_shared(traces), None
+    of_change = DIFFERENCES if kind.kind is SHARES else LEVELS
     for step in reversed(shared):
         figures, start = (stack([trace[when].by_row for trace in traces]) for when in (step, shared[0]))
         if figures is None or start is None:
             return None
-        gain = crossed_interval((figures - start).mean(0, keepdims=True), DIFFERENCES if kind.kind is SHARES else LEVELS)
+        gain = crossed_interval((figures - start).mean(0, keepdims=True), of_change)
         if gain["high"] is None or gain["high"] >= 0:  # that of the start is 0 or above
             break
         fallen = step
