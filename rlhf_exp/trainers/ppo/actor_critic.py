@@ -6,7 +6,7 @@ of the KL's price. Here are their passes, their part of the optimizer, and their
 
 import json
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +60,14 @@ class ActorCritic(TrimmedPasses):
         with self.policy_alone():
             return super()._generate(prompts)
 
-    def policy_alone(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def policy_alone(self) -> Iterator[None]:
         """Inside, the policy has no critic."""
-        return _without(self.model, CRITIC)
+        critic = self.model._modules.pop(CRITIC)
+        try:
+            yield
+        finally:
+            self.model._modules[CRITIC] = critic
 
     def _get_per_token_logps_and_entropies(self, model: nn.Module, *args: Any, **kwargs: Any) -> tuple:
         """The parent's. Those of the policy are kept, with the shared critic's values."""
@@ -135,7 +140,7 @@ class ActorCritic(TrimmedPasses):
         """A plain policy, and in the folder `critic` the critic and the controller."""
         folder, own = Path(output_dir or self.args.output_dir) / CRITIC, f"{CRITIC}."
         critic = {k.removeprefix(own): v for k, v in (state_dict or {}).items() if k.startswith(own)}
-        with _without(self.model, CRITIC):
+        with self.policy_alone():
             state_dict = {k: v for k, v in state_dict.items() if not k.startswith(own)} if state_dict else None
             super()._save(output_dir, state_dict)
         if self.args.should_save:
@@ -151,7 +156,7 @@ class ActorCritic(TrimmedPasses):
         if self.is_fsdp_enabled:  # its own file holds the critic too, and each process gets its part
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
-            with _without(self.model, CRITIC):
+            with self.policy_alone():
                 super()._load_from_checkpoint(resume_from_checkpoint, model)
             load_model(self.critic, str(folder / "model.safetensors"))
         self.controller.coef = json.loads((folder / "kl_controller.json").read_text(encoding="utf-8"))["coef"]
@@ -161,13 +166,3 @@ def _join(batch: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
     """Token ids and attention mask of prompts and completions together, (batch, time)."""
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
     return ids, torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-
-
-@contextmanager
-def _without(model: nn.Module, name: str) -> Iterator[None]:
-    """The model without one of its submodules."""
-    taken = model._modules.pop(name)
-    try:
-        yield
-    finally:
-        model._modules[name] = taken
