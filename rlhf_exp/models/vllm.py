@@ -97,14 +97,8 @@ def sample_by_vllm(
         }
         if source.use_cpu:
             engine |= CPU_OPTIONS
-        shared = {
-            "max_tokens": sampling.max_new_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-            "stop_token_ids": eos_ids,
-            "detokenize": False,
-        }
+        shared = {"max_tokens": sampling.max_new_tokens, "stop_token_ids": eos_ids, "detokenize": False}
+        shared |= {name: getattr(sampling, name) for name in ("temperature", "top_p", "top_k")}
         each = [shared | {"seed": hash_key(key, 7)} for key in keys]
         request = {"engine": engine, "prompt_ids": prompt_ids, "sampling": each}
         (folder / REQUEST).write_text(json.dumps(request), encoding="utf-8")

@@ -38,9 +38,8 @@ class ActorCritic(TrimmedPasses):
 
     def _build_critic(self, path: str) -> SharedCritic | SeparateCritic:
         policy: Any = self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
-        critic: SharedCritic | SeparateCritic
         if self.args.critic == "shared":
-            critic = SharedCritic(policy.base_model)
+            critic: SharedCritic | SeparateCritic = SharedCritic(policy.base_model)
         else:
             critic = SeparateCritic(path, **(self.args.model_init_kwargs or {}))
             if self.args.gradient_checkpointing:

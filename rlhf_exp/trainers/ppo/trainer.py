@@ -36,6 +36,7 @@ from rlhf_exp.trainers.series import LoggedSeries
 class PPOTrainer(LoggedSeries, ActorCritic, ResumableRollouts, GRPOTrainer):
     """GRPOTrainer with a critic. Same arguments; `model` is a path, `args` a PPOConfig."""
 
+    _buffered_inputs: Any
     _scores: torch.Tensor
     """(batch,) float32: the weighted sum of the rewards of each completion of this process's rollout."""
 
@@ -127,7 +128,7 @@ class PPOTrainer(LoggedSeries, ActorCritic, ResumableRollouts, GRPOTrainer):
         """Each epoch over a rollout sees other minibatches."""
         rounds = self.args.steps_per_generation
         if self._step % rounds == 0 and self._step % (rounds * self.num_iterations) != 0:
-            whole = {
+            whole: Any = {
                 key: torch.cat([part[key] for part in self._buffered_inputs]) if value.ndim else value
                 for key, value in self._buffered_inputs[0].items()
             }
