@@ -132,7 +132,7 @@ class PPOTrainer(LoggedSeries, ActorCritic, ResumableRollouts, GRPOTrainer):
                 key: torch.cat([part[key] for part in self._buffered_inputs]) if value.ndim else value
                 for key, value in self._buffered_inputs[0].items()
             }
-            self._buffered_inputs = split_tensor_dict(shuffle_sequence_dict(whole), rounds)
+            self._buffered_inputs = split_tensor_dict(shuffle_sequence_dict(whole), rounds)  # type: ignore[arg-type]
         return super()._prepare_inputs(generation_batch)
 
     # The loss
