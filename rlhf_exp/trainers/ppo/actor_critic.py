@@ -86,22 +86,17 @@ class ActorCritic(TrimmedPasses):
 
     def _score(self, batch: dict[str, Any]) -> torch.Tensor:
         """The policy's log-probabilities of each completion token, (batch, time)."""
-        ids, mask = _join(batch)
-        return self._get_per_token_logps_and_entropies(
-            self.model, ids, mask, batch["completion_ids"].shape[1], batch_size=self.args.per_device_train_batch_size
-        )[0]
+        rows = self.args.per_device_train_batch_size
+        return self._get_per_token_logps_and_entropies(self.model, *_join(batch), batch_size=rows)[0]
 
     def _value(self, batch: dict[str, Any]) -> torch.Tensor:
         """The critic's values of the state before each completion token, (batch, time) float32: a shared critic's are
         those of the first pass that is kept, a separate one takes a pass of its own."""
         if isinstance(self.critic, SharedCritic):
             return self._passes[0][1]
-        (ids, mask), width = _join(batch), batch["completion_ids"].shape[1]
+        joined, rows = _join(batch), self.args.per_device_train_batch_size
         with self.accelerator.autocast():
-            return self._trim(
-                lambda ids, mask, n: (self.critic(ids, mask)[:, -n - 1 : -1],),
-                ids, mask, width, self.args.per_device_train_batch_size,
-            )[0]  # fmt: skip
+            return self._trim(lambda ids, mask, n: (self.critic(ids, mask)[:, -n - 1 : -1],), *joined, rows)[0]
 
     # The optimizer
 
@@ -161,7 +156,7 @@ class ActorCritic(TrimmedPasses):
         self.controller.coef = json.loads((folder / "kl_controller.json").read_text(encoding="utf-8"))["coef"]
 
 
-def _join(batch: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids and attention mask of prompts and completions together, (batch, time)."""
-    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
-    return ids, torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+def _join(batch: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, int]:
+    """Token ids and attention mask of prompts and completions together, (batch, time), and the completions' width."""
+    ids, mask = (torch.cat([batch[f"prompt_{name}"], batch[f"completion_{name}"]], dim=1) for name in ("ids", "mask"))
+    return ids, mask, batch["completion_ids"].shape[1]

@@ -148,10 +148,9 @@ class PPOTrainer(LoggedSeries, ActorCritic, ResumableRollouts, GRPOTrainer):
         values = self._value(inputs)
         mask = inputs["completion_mask"].float()
         errors, clipped = clip_value_errors(values, inputs["values"], inputs["returns"], self.args.cliprange_value)
-        normalizer = inputs["num_items_in_batch"].clamp(min=1.0) / self.accelerator.num_processes
+        tokens = inputs["num_items_in_batch"].clamp(min=1.0) / self.accelerator.num_processes
         accumulated = self.current_gradient_accumulation_steps
-        normalizer = normalizer * accumulated / self.args.steps_per_generation
-        value_loss = 0.5 * (errors * mask).sum() / normalizer
+        value_loss = 0.5 * (errors * mask).sum() / (tokens * accumulated / self.args.steps_per_generation)
         losses = {"policy_loss": loss.detach() * accumulated, "value_loss": value_loss.detach() * accumulated}
         self._log_means(**{name: self._mean(value) for name, value in losses.items()})  # a share times the ranks
         self._log_tokens(inputs, mask, clipped)
