@@ -43,7 +43,6 @@ class Alarms(TrainerCallback):
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """A resumed run keeps the alarms up to the checkpoint's step, and raises them no second time."""
         self._raised = {row["name"] for row in keep_rows(self._run_dir / ROWS, state.global_step)}
-        self._metrics, self._looked_at = [], 0
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if "train_runtime" in logs:

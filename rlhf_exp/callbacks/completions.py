@@ -70,11 +70,9 @@ class CompletionsWriter(TrainerCallback):
         ids, group = trainer.newest_rollout[1], trainer.num_generations
         first = trainer.accelerator.process_index * len(ids)
         lines = []
-        for i, (row, tokens) in enumerate(zip(trainer.newest_rows, ids, strict=True), start=first):
-            if i >= self._kept:
-                break
-            line = {"id": row["id"]} if "id" in row else {}
-            line |= {"sample": i % group, **describe_prompt(buffer["prompt"][i])}
+        own = list(zip(trainer.newest_rows, ids, strict=True))[: max(0, self._kept - first)]
+        for i, (row, tokens) in enumerate(own, start=first):
+            line = {"id": row["id"], "sample": i % group, **describe_prompt(buffer["prompt"][i])}
             line |= {"completion": read_text(buffer["completion"][i]), "tokens": len(tokens)}
             line["truncated"] = tokens[-1] not in trainer.eos_token_ids
             line |= {"outcome": buffer["extra"]["outcome"][i]} if "outcome" in buffer["extra"] else {}

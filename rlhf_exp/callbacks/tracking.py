@@ -17,7 +17,7 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import FAILED, name_error, say
@@ -34,21 +34,35 @@ NAME_LETTERS = 128  # the most that W&B accepts for a name
 ID_FILE = "wandb_id"  # holds the id of the W&B run that a resumed run continues
 
 
+class Tracker(NamedTuple):
+    """One of the services, and how its runs are opened, found and closed."""
+
+    name: str
+    module: str
+    open: Callable[[Config, Path], None]
+    close: Callable[[Any, Path], None]
+
+    def find(self) -> Any:
+        """The open run; None if the module was not imported or no run was opened."""
+        module = sys.modules.get(self.module)
+        if module is None:
+            return None
+        return module.run if self.module == "wandb" else module.context_vars.current_run.get()
+
+
 @contextmanager
 def track(cfg: Config, run_dir: Path) -> Iterator[None]:
     """Open the trackers that `logging=` names; at the end send them the results and how the run ended."""
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(run_dir / "tensorboard")
-    if "wandb" in cfg.logging.report_to:
-        _attempt("W&B: no run was opened", partial(_open_wandb, cfg, run_dir))
-    if "trackio" in cfg.logging.report_to:
-        _attempt("trackio: no run was opened", partial(_open_trackio, cfg, run_dir))
+    wanted = [tracker for tracker in TRACKERS if tracker.module in cfg.logging.report_to]
+    for tracker in wanted:
+        _attempt(f"{tracker.name}: no run was opened", partial(tracker.open, cfg, run_dir))
     try:
         yield
     finally:
-        if "trackio" in cfg.logging.report_to and _find_trackio() is not None:
-            _attempt("trackio: the results are missing", partial(_close_trackio, run_dir))
-        if "wandb" in cfg.logging.report_to and _find_run() is not None:
-            _attempt("W&B: the results are missing", partial(_close_wandb, run_dir))
+        for tracker in wanted:
+            if (run := tracker.find()) is not None:
+                _attempt(f"{tracker.name}: the results are missing", partial(tracker.close, run, run_dir))
 
 
 def watch(trainer: "Trainer", texts: bool = True) -> None:
@@ -66,8 +80,7 @@ def watch(trainer: "Trainer", texts: bool = True) -> None:
     class Quiet:
         """Its run was opened before training, and is closed after it."""
 
-        name: str
-        module: str
+        tracker: Tracker
         rollout = 0
 
         def setup(self, *args: Any, **kwargs: Any) -> None:
@@ -79,36 +92,26 @@ def watch(trainer: "Trainer", texts: bool = True) -> None:
             if texts and isinstance(trainer, ResumableRollouts) and trainer.rollouts != self.rollout:
                 self.rollout = trainer.rollouts
                 if not trainer.log_completions:
-                    table = sys.modules[self.module].Table
-                    _attempt(
-                        f"{self.name}: a rollout was not logged",
-                        lambda: logs.update(completions=table(**_read_rollout(trainer))),
-                    )
-            problem = f"{self.name}: a step was not logged"
+                    table = sys.modules[self.tracker.module].Table
+                    problem = f"{self.tracker.name}: a rollout was not logged"
+                    _attempt(problem, lambda: logs.update(completions=table(**_read_rollout(trainer))))
+            problem = f"{self.tracker.name}: a step was not logged"
             _attempt(problem, lambda: super(Quiet, self).on_log(*args, **kwargs))  # type: ignore[misc]
 
         def on_train_end(self, *args: Any, **kwargs: Any) -> None:
             """Leaves the run open for the results."""
 
-    class RunLogger(Quiet, WandbCallback):
-        name, module = "W&B", "wandb"
-
-    class TrackioLogger(Quiet, TrackioCallback):
-        name, module = "trackio", "trackio"
-
-    if trainer.pop_callback(WandbCallback) is not None and _find_run() is not None:
-        trainer.add_callback(RunLogger())
-    if trainer.pop_callback(TrackioCallback) is not None and _find_trackio() is not None:
-        trainer.add_callback(TrackioLogger())
+    for tracker, logger in zip(TRACKERS, (WandbCallback, TrackioCallback), strict=True):
+        if trainer.pop_callback(logger) is not None and tracker.find() is not None:
+            trainer.add_callback(type("RunLogger", (Quiet, logger), {"tracker": tracker})())
 
 
 def alert(title: str, text: str) -> None:
     """Send an alert to W&B and to trackio, if a run is open there."""
-    if (run := _find_run()) is not None:
-        _attempt("W&B: an alert was not sent", lambda: run.alert(title=title, text=text))
-    if (opened := _find_trackio()) is not None:
-        with redirect_stdout(None):  # the alarm is on the terminal already
-            _attempt("trackio: an alert was not sent", lambda: opened.alert(title=title, text=text))
+    for tracker in TRACKERS:
+        if (run := tracker.find()) is not None:
+            with redirect_stdout(None):  # the alarm is on the terminal already
+                _attempt(f"{tracker.name}: an alert was not sent", partial(run.alert, title=title, text=text))
 
 
 def name_run(cfg: Config, run_dir: Path) -> tuple[str, str | None]:
@@ -180,11 +183,11 @@ def _write_cell(cell: Any) -> Any:
     return "\n".join(f"{one['role']}: {one['content']}" for one in cell) if isinstance(cell, list) else cell
 
 
-def _close_wandb(run_dir: Path) -> None:
+def _close_wandb(opened: Any, run_dir: Path) -> None:
     """Send the results, the report and its plots; with WANDB_LOG_MODEL=end, as transformers names it, the model too."""
     import wandb
 
-    opened, status = _find_run(), FAILED
+    status = FAILED
     try:
         run = load_run(run_dir)
         status = 0 if run.status == "finished" else FAILED
@@ -215,8 +218,7 @@ def _open_trackio(cfg: Config, run_dir: Path) -> None:
     print(f"trackio run {name}: see it with: trackio show --project {cfg.logging.wandb_project}", flush=True)
 
 
-def _close_trackio(run_dir: Path) -> None:
-    opened = _find_trackio()
+def _close_trackio(opened: Any, run_dir: Path) -> None:
     try:
         results = list_results(load_run(run_dir))
         opened.log({name: value for name, value in results.items() if isinstance(value, int | float)})
@@ -225,21 +227,15 @@ def _close_trackio(run_dir: Path) -> None:
             sys.modules["trackio"].finish()
 
 
-def _find_trackio() -> Any:
-    """The open trackio run; None if trackio was not imported or the run was not opened."""
-    trackio = sys.modules.get("trackio")
-    return trackio.context_vars.current_run.get() if trackio is not None else None
-
-
-def _find_run() -> Any:
-    """The open W&B run; None if W&B was not imported or the run was not opened."""
-    wandb = sys.modules.get("wandb")
-    return wandb.run if wandb is not None else None
-
-
 def _attempt(problem: str, act: Callable[[], object]) -> None:
     """Call `act`; if it fails for any reason, print a line and let the run continue."""
     try:
         act()
     except Exception as error:
         say(f"{problem} ({name_error(error)})")
+
+
+TRACKERS = (
+    Tracker("W&B", "wandb", _open_wandb, _close_wandb),
+    Tracker("trackio", "trackio", _open_trackio, _close_trackio),
+)

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rlhf_exp.evaluation.preferences import ANSWERS
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.graders import read_text
 from rlhf_exp.models.scoring import Model, score_sequences, sum_logps
 from rlhf_exp.stats import Interval, mean_interval
 from rlhf_exp.tasks.tokens import encode_answers, encode_row
 
-ANSWERS = ("chosen", "rejected")
 Scores = list[tuple[float, float]]
 
 BETA = 0.1
@@ -113,7 +113,6 @@ def token_loss(rows: list[Scored], before: list[Scored] | None = None) -> Interv
     return mean_interval(ratio + (nats - ratio * tokens) / tokens.mean())
 
 
-def compare_pair_loss(loss: Interval) -> Interval:
-    """The change of dpo's loss from ln 2."""
-    low, high = (None if end is None else end - LN_2["value"] for end in (loss["low"], loss["high"]))
-    return {"value": loss["value"] - LN_2["value"], "low": low, "high": high}
+def compare_pair_loss(loss: dict[str, float | None]) -> dict[str, float | None]:
+    """The change of dpo's loss, an interval, from ln 2."""
+    return {name: None if figure is None else figure - LN_2["value"] for name, figure in loss.items()}

@@ -64,11 +64,9 @@ def build_config(init: dict, tokenizer: PreTrainedTokenizerBase) -> PreTrainedCo
     names = common | {name: name for name in fields if name not in common.values()}
     shape = {key: value for key, value in init.items() if key not in ("architecture", "tokenizer")}
     if unknown := [key for key in shape if key not in names]:
+        lacks = f"{init['architecture']} has no such key"
         allowed = f"must be one of architecture, tokenizer, {', '.join(names)}"
-        kind_lacks = f"{init['architecture']} has no such key"
-        raise ConfigError(
-            f"model.init.{key}={shape[key]}: {kind_lacks}{suggest(key, names)}; {allowed}" for key in unknown
-        )
+        raise ConfigError(f"model.init.{key}={shape[key]}: {lacks}{suggest(key, names)}; {allowed}" for key in unknown)
     own = {names[key]: value for key, value in shape.items()}
     tokens = {"bos_token_id": None, "pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
     with _refusing_shape(init):

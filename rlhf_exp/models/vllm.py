@@ -97,14 +97,8 @@ def sample_by_vllm(
         }
         if source.use_cpu:
             engine |= CPU_OPTIONS
-        shared = {
-            "max_tokens": sampling.max_new_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-            "stop_token_ids": eos_ids,
-            "detokenize": False,
-        }
+        shared = {"max_tokens": sampling.max_new_tokens, "stop_token_ids": eos_ids, "detokenize": False}
+        shared |= {name: getattr(sampling, name) for name in ("temperature", "top_p", "top_k")}
         each = [shared | {"seed": hash_key(key, 7)} for key in keys]
         request = {"engine": engine, "prompt_ids": prompt_ids, "sampling": each}
         (folder / REQUEST).write_text(json.dumps(request), encoding="utf-8")
@@ -143,8 +137,7 @@ def _ask(folder: Path, use_cpu: bool) -> list[list[int]]:
 def _environment(use_cpu: bool) -> dict[str, str]:
     """Of one process alone, which sees this process's GPU alone."""
     of_torchrun = (*processes.SET_BY_TORCHRUN, "TORCHELASTIC_")  # with them vLLM would wait for the other processes
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(of_torchrun)}
-    kept = ENVIRONMENT | kept
+    kept = ENVIRONMENT | {name: value for name, value in os.environ.items() if not name.startswith(of_torchrun)}
     if use_cpu:
         return kept
     import torch

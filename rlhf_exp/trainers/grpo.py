@@ -45,10 +45,8 @@ class VariantGRPOTrainer(LoggedSeries, TrimmedPasses, ResumableRollouts, GRPOTra
             self.loss_type = "grpo"  # weighted advantages make it the hybrid loss; `args` keep the name
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        mode = "train" if self.model.training else "eval"
-        metrics = self._metrics[mode]
-        curriculum = self._keys.curriculum
-        if curriculum is not None and curriculum.budgets and mode == "train":
+        metrics, curriculum = self._metrics["train"], self._keys.curriculum
+        if curriculum is not None and curriculum.budgets:
             set_budget(self, curriculum.budget_at(self.state.global_step))
             metrics["completions/budget"].append(self.max_completion_length)
         batch = super()._generate_and_score_completions(inputs)

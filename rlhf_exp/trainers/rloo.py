@@ -32,7 +32,6 @@ class ResumableRLOOTrainer(LoggedSeries, TrimmedPasses, ResumableRollouts, RLOOT
         them."""
         batch = super()._generate_and_score_completions(inputs)
         batch["old_per_token_logps"] = self._first_pass
-        metrics = self._metrics["train" if self.model.training else "eval"]
         if self.beta != 0.0:
-            metrics["kl_k1"].append(metrics["kl"][-1])
+            self._metrics["train"]["kl_k1"].append(self._metrics["train"]["kl"][-1])
         return batch

@@ -48,7 +48,7 @@ class LoggedSeries(AnyTrainer):
     def _generate(self, prompts: list) -> tuple:
         generated = super()._generate(prompts)
         completions = generated[1]
-        metrics = self._metrics["train" if self.model.training else "eval"]
+        metrics = self._metrics["train"]
         ended = sum(ids[-1] in self.eos_token_ids for ids in completions)
         own = len(completions), ended, sum(map(len, completions)), set().union(*map(pairwise, completions))
         rows, ended, tokens, pairs = zip(*processes.gather(own), strict=True)
@@ -81,7 +81,7 @@ class LoggedSeries(AnyTrainer):
 
     def _log_figures(self, figures: dict[str, torch.Tensor], mask: torch.Tensor) -> None:
         """The mean of each, and but for `kl_k1` the maximum, over the tokens of all ranks; 0 without a token."""
-        metrics = self._metrics["train" if self.model.training else "eval"]
+        metrics = self._metrics["train"]
         kept = torch.stack([mask.double(), *(values.double().masked_fill(~mask, 0.0) for values in figures.values())])
         count, *sums = self.accelerator.reduce(kept.sum((1, 2)), reduction="sum").tolist()
         _, *most = self.accelerator.gather(kept.amax((1, 2))[None]).amax(0).tolist()

@@ -6,7 +6,7 @@ of the KL's price. Here are their passes, their part of the optimizer, and their
 
 import json
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,8 @@ class ActorCritic(TrimmedPasses):
 
     def _build_critic(self, path: str) -> SharedCritic | SeparateCritic:
         policy: Any = self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
-        critic: SharedCritic | SeparateCritic
         if self.args.critic == "shared":
-            critic = SharedCritic(policy.base_model)
+            critic: SharedCritic | SeparateCritic = SharedCritic(policy.base_model)
         else:
             critic = SeparateCritic(path, **(self.args.model_init_kwargs or {}))
             if self.args.gradient_checkpointing:
@@ -60,9 +59,14 @@ class ActorCritic(TrimmedPasses):
         with self.policy_alone():
             return super()._generate(prompts)
 
-    def policy_alone(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def policy_alone(self) -> Iterator[None]:
         """Inside, the policy has no critic."""
-        return _without(self.model, CRITIC)
+        critic = self.model._modules.pop(CRITIC)
+        try:
+            yield
+        finally:
+            self.model._modules[CRITIC] = critic
 
     def _get_per_token_logps_and_entropies(self, model: nn.Module, *args: Any, **kwargs: Any) -> tuple:
         """The parent's. Those of the policy are kept, with the shared critic's values."""
@@ -82,22 +86,17 @@ class ActorCritic(TrimmedPasses):
 
     def _score(self, batch: dict[str, Any]) -> torch.Tensor:
         """The policy's log-probabilities of each completion token, (batch, time)."""
-        ids, mask = _join(batch)
-        return self._get_per_token_logps_and_entropies(
-            self.model, ids, mask, batch["completion_ids"].shape[1], batch_size=self.args.per_device_train_batch_size
-        )[0]
+        rows = self.args.per_device_train_batch_size
+        return self._get_per_token_logps_and_entropies(self.model, *_join(batch), batch_size=rows)[0]
 
     def _value(self, batch: dict[str, Any]) -> torch.Tensor:
         """The critic's values of the state before each completion token, (batch, time) float32: a shared critic's are
         those of the first pass that is kept, a separate one takes a pass of its own."""
         if isinstance(self.critic, SharedCritic):
             return self._passes[0][1]
-        (ids, mask), width = _join(batch), batch["completion_ids"].shape[1]
+        joined, rows = _join(batch), self.args.per_device_train_batch_size
         with self.accelerator.autocast():
-            return self._trim(
-                lambda ids, mask, n: (self.critic(ids, mask)[:, -n - 1 : -1],),
-                ids, mask, width, self.args.per_device_train_batch_size,
-            )[0]  # fmt: skip
+            return self._trim(lambda ids, mask, n: (self.critic(ids, mask)[:, -n - 1 : -1],), *joined, rows)[0]
 
     # The optimizer
 
@@ -135,7 +134,7 @@ class ActorCritic(TrimmedPasses):
         """A plain policy, and in the folder `critic` the critic and the controller."""
         folder, own = Path(output_dir or self.args.output_dir) / CRITIC, f"{CRITIC}."
         critic = {k.removeprefix(own): v for k, v in (state_dict or {}).items() if k.startswith(own)}
-        with _without(self.model, CRITIC):
+        with self.policy_alone():
             state_dict = {k: v for k, v in state_dict.items() if not k.startswith(own)} if state_dict else None
             super()._save(output_dir, state_dict)
         if self.args.should_save:
@@ -151,23 +150,13 @@ class ActorCritic(TrimmedPasses):
         if self.is_fsdp_enabled:  # its own file holds the critic too, and each process gets its part
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
-            with _without(self.model, CRITIC):
+            with self.policy_alone():
                 super()._load_from_checkpoint(resume_from_checkpoint, model)
             load_model(self.critic, str(folder / "model.safetensors"))
         self.controller.coef = json.loads((folder / "kl_controller.json").read_text(encoding="utf-8"))["coef"]
 
 
-def _join(batch: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids and attention mask of prompts and completions together, (batch, time)."""
-    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
-    return ids, torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-
-
-@contextmanager
-def _without(model: nn.Module, name: str) -> Iterator[None]:
-    """The model without one of its submodules."""
-    taken = model._modules.pop(name)
-    try:
-        yield
-    finally:
-        model._modules[name] = taken
+def _join(batch: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, int]:
+    """Token ids and attention mask of prompts and completions together, (batch, time), and the completions' width."""
+    ids, mask = (torch.cat([batch[f"prompt_{name}"], batch[f"completion_{name}"]], dim=1) for name in ("ids", "mask"))
+    return ids, mask, batch["completion_ids"].shape[1]

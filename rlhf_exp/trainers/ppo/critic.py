@@ -13,8 +13,6 @@ import torch
 from torch import nn
 from transformers import AutoModelForTokenClassification, PreTrainedModel
 
-from rlhf_exp.models.patches import patch_position_ids
-
 
 class SharedCritic(nn.Module):
     """A small network on the policy's last hidden states, which a forward hook reads: TRL's fused language modelling
@@ -58,7 +56,6 @@ class SeparateCritic(nn.Module):
         head = next(m for m in reversed(list(self.model.modules())) if isinstance(m, nn.Linear))
         nn.init.zeros_(head.weight)
         nn.init.zeros_(head.bias)
-        patch_position_ids(self.model)
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """(batch, time) token ids and mask -> (batch, time) float32, the value after each token."""

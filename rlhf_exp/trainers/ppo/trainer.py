@@ -36,6 +36,7 @@ from rlhf_exp.trainers.series import LoggedSeries
 class PPOTrainer(LoggedSeries, ActorCritic, ResumableRollouts, GRPOTrainer):
     """GRPOTrainer with a critic. Same arguments; `model` is a path, `args` a PPOConfig."""
 
+    _buffered_inputs: Any
     _scores: torch.Tensor
     """(batch,) float32: the weighted sum of the rewards of each completion of this process's rollout."""
 
@@ -56,24 +57,23 @@ class PPOTrainer(LoggedSeries, ActorCritic, ResumableRollouts, GRPOTrainer):
 
     def _generate_and_score_completions(self, inputs: list) -> dict[str, Any]:
         """A rollout, with advantages and returns per token instead of one advantage per completion."""
-        mode = "train" if self.model.training else "eval"
         self._passes = []
         self.beta = float(self._has_reference)
         try:
             rollout = super()._generate_and_score_completions(inputs)
         finally:
             self.beta = 0.0
-        self._metrics[mode].pop("frac_reward_zero_std", None)  # of groups of one
+        self._metrics["train"].pop("frac_reward_zero_std", None)  # of groups of one
         with torch.no_grad():
             if "old_per_token_logps" not in rollout:  # the parent scores with the policy only where it must
                 self._passes = []
                 rollout["old_per_token_logps"] = self._score(rollout)
             values = self._value(rollout)
             self._passes = []
-            self._add_advantages(rollout, values, mode)
+            self._add_advantages(rollout, values)
         return rollout
 
-    def _add_advantages(self, rollout: dict[str, Any], values: torch.Tensor, mode: str) -> None:
+    def _add_advantages(self, rollout: dict[str, Any], values: torch.Tensor) -> None:
         mask, logps = rollout["completion_mask"].float(), rollout["old_per_token_logps"]
         log_ratio = torch.zeros_like(logps)
         if self._has_reference:
@@ -93,7 +93,6 @@ class PPOTrainer(LoggedSeries, ActorCritic, ResumableRollouts, GRPOTrainer):
         error_mean, error_variance = measure_moments(values - received, mask, self._sum)
         rollout |= {"advantages": advantages, "returns": returns, "values": values}
         self._log_means(
-            mode,
             kl_coef=self.controller.coef,
             eos_rate=self._mean(ended.float()),
             advantage_mean=raw_mean.item(),
@@ -103,10 +102,10 @@ class PPOTrainer(LoggedSeries, ActorCritic, ResumableRollouts, GRPOTrainer):
             value_mean=measure_moments(values, mask, self._sum)[0].item(),
             return_mean=measure_moments(received, mask, self._sum)[0].item(),
         )
-        self._follow_kl(rollout, log_ratio, mask, mode)
+        self._follow_kl(rollout, log_ratio, mask)
 
-    def _follow_kl(self, rollout: dict[str, Any], log_ratio: torch.Tensor, mask: torch.Tensor, mode: str) -> None:
-        """Log KL(policy || reference) in nats per completion; in training, update its price.
+    def _follow_kl(self, rollout: dict[str, Any], log_ratio: torch.Tensor, mask: torch.Tensor) -> None:
+        """Log KL(policy || reference) in nats per completion, and update its price.
 
         `kl` and `kl_k3` are estimates from the sampled tokens' log-probabilities, which are at the sampling's
         temperature but ignore top-p and top-k. If these cut tokens away, the samples do not come from the distributions
@@ -121,20 +120,19 @@ class PPOTrainer(LoggedSeries, ActorCritic, ResumableRollouts, GRPOTrainer):
         if self._has_reference and (self.controller.target is not None or sampling.truncates):
             exact = measure_rollout_kl(self, rollout, sampling)
             kls |= {name: self._mean(values) for name, values in exact.items()}
-        self._log_means(mode, **kls)
-        if mode == "train" and "kl_exact" in kls:
+        self._log_means(**kls)
+        if "kl_exact" in kls:
             self.controller.update(kls["kl_exact"], len(mask) * self.accelerator.num_processes)
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
         """Each epoch over a rollout sees other minibatches."""
         rounds = self.args.steps_per_generation
-        if self.model.training and self._buffered_inputs is not None and self._step % rounds == 0:
-            if self._step % (rounds * self.num_iterations):
-                whole = {
-                    key: torch.cat([part[key] for part in self._buffered_inputs]) if value.ndim else value
-                    for key, value in self._buffered_inputs[0].items()
-                }
-                self._buffered_inputs = split_tensor_dict(shuffle_sequence_dict(whole), rounds)
+        if self._step % rounds == 0 and self._step % (rounds * self.num_iterations) != 0:
+            whole: Any = {
+                key: torch.cat([part[key] for part in self._buffered_inputs]) if value.ndim else value
+                for key, value in self._buffered_inputs[0].items()
+            }
+            self._buffered_inputs = split_tensor_dict(shuffle_sequence_dict(whole), rounds)  # type: ignore[arg-type]
         return super()._prepare_inputs(generation_batch)
 
     # The loss
@@ -145,27 +143,24 @@ class PPOTrainer(LoggedSeries, ActorCritic, ResumableRollouts, GRPOTrainer):
         Both are sums over tokens divided by the mean number of tokens in a minibatch, so that the result does not
         depend on how a batch is split for accumulation.
         """
-        mode = "train" if self.model.training else "eval"
         self._passes = []
         loss = super()._compute_loss(model, inputs)
         values = self._value(inputs)
         mask = inputs["completion_mask"].float()
         errors, clipped = clip_value_errors(values, inputs["values"], inputs["returns"], self.args.cliprange_value)
-        normalizer = inputs["num_items_in_batch"].clamp(min=1.0) / self.accelerator.num_processes
-        accumulated = self.current_gradient_accumulation_steps if mode == "train" else 1
-        if mode == "train":
-            normalizer = normalizer * accumulated / self.args.steps_per_generation
-        value_loss = 0.5 * (errors * mask).sum() / normalizer
+        tokens = inputs["num_items_in_batch"].clamp(min=1.0) / self.accelerator.num_processes
+        accumulated = self.current_gradient_accumulation_steps
+        value_loss = 0.5 * (errors * mask).sum() / (tokens * accumulated / self.args.steps_per_generation)
         losses = {"policy_loss": loss.detach() * accumulated, "value_loss": value_loss.detach() * accumulated}
-        self._log_means(mode, **{name: self._mean(value) for name, value in losses.items()})  # a share times the ranks
-        self._log_tokens(mode, inputs, mask, clipped)
+        self._log_means(**{name: self._mean(value) for name, value in losses.items()})  # a share times the ranks
+        self._log_tokens(inputs, mask, clipped)
         if self._is_warming_up():
             # No gradient at all: Adam would count steps with gradients of 0. Several processes wait for one of each
             # parameter, which is then dropped (actor_critic.py).
             loss = 0.0 * (loss if processes.count() > 1 else loss.detach())
         return loss + self.args.vf_coef * value_loss
 
-    def _log_tokens(self, mode: str, inputs: dict[str, Any], mask: torch.Tensor, value_clipped: torch.Tensor) -> None:
+    def _log_tokens(self, inputs: dict[str, Any], mask: torch.Tensor, value_clipped: torch.Tensor) -> None:
         """Log the update's figures that are means over the tokens of all ranks."""
         log_ratio = (self._passes[0][0].detach() - inputs["old_per_token_logps"]) * mask
         ratio, advantages = log_ratio.exp(), inputs["advantages"]
@@ -178,7 +173,7 @@ class PPOTrainer(LoggedSeries, ActorCritic, ResumableRollouts, GRPOTrainer):
         }
         kept = mask.bool()
         count, *sums = self._sum(torch.stack([value[kept].double().sum() for value in (mask, *figures.values())]))
-        self._log_means(mode, **{name: (s / count).item() for name, s in zip(figures, sums, strict=True)})
+        self._log_means(**{name: (s / count).item() for name, s in zip(figures, sums, strict=True)})
 
     def _mean(self, values: torch.Tensor) -> float:
         """Over the values of all ranks."""
@@ -188,6 +183,6 @@ class PPOTrainer(LoggedSeries, ActorCritic, ResumableRollouts, GRPOTrainer):
         """Add up over all ranks."""
         return self.accelerator.reduce(values, reduction="sum")
 
-    def _log_means(self, mode: str, **figures: float) -> None:
+    def _log_means(self, **figures: float) -> None:
         for name, value in figures.items():
-            self._metrics[mode][f"ppo/{name}"].append(value)
+            self._metrics["train"][f"ppo/{name}"].append(value)
