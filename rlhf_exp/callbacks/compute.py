@@ -82,8 +82,8 @@ class ComputeMeter(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """A resumed run continues the counts of its checkpoint."""
-        if state.global_step:
-            kept = Path(args.output_dir) / f"checkpoint-{state.global_step}" / WORK
+        kept = Path(args.output_dir) / f"checkpoint-{state.global_step}" / WORK
+        if kept.exists():
             self.counts |= json.loads(kept.read_text(encoding="utf-8"))
 
     def on_step_begin(self, *args: Any, **kwargs: Any) -> None:

@@ -66,7 +66,10 @@ def load_adapted(kind: Any, source: ModelSource, **kwargs: Any) -> PeftModel:
     at = source.weights
     try:
         base = kind.from_pretrained(at, **kwargs)
-        with warnings.catch_warnings(action="ignore"):  # adapter keys that are missing are refused below
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")  # GPT-2: peft corrects it
+            warnings.filterwarnings("ignore", message="Found missing adapter keys")  # refused below
+            warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # peft uses an old name
             # As in training: TRL keeps adapters in float32, or in the base's dtype if that is quantised.
             keeps_dtype = getattr(base, "is_quantized", False)
             adapted = PeftModel.from_pretrained(base, source.path, autocast_adapter_dtype=not keeps_dtype)
