@@ -206,6 +206,9 @@ CHECKS = {
 """The checks of the preflight that name a failure rightly. A check that only warns names one if it warns in no healthy
 run."""
 
+SEVERAL_FAULTS = ("farmable_no_kl", "huge_clip", "one_outcome", "partial_only", "reward_model_hacked", "reward_random")
+"""Failures with more than one fault, such as a bad reward and, with FAST and NO_KL, what lets it do harm."""
+
 PREPARED = {
     "reward_model": [*RM, "task.sampling.rows=1000", "algo.args.max_steps=200", "eval.rows=96"],
     "weak_reward_model": ["algo=reward_model", "task=countdown", "task.samples=self", "task.sampling.rows=64",
@@ -221,8 +224,6 @@ SEEDS = {
 }
 """`healthy` set the thresholds; `healthy_test` are judged by them. A healthy run trains and is measured with 100 times
 this plus the place of its setting: no two runs have the same seed, though their rows overlap."""
-MENDED_ON = (12, 13)
-"""Seeds of the trials of remedies after which remedies were mended; others test them."""
 DEVELOPED = (0, 1, 4, 5, 6, 7, 8, 9, 10, 11)
 """Seeds of failures that were looked at; the others are the test. Rules were developed on 0 and 1; 4 to 7 and 8 to 11
 were the tests of earlier tables, as 6 to 8 were of healthy runs, and 2 and 3 that of one which is thrown away. Healthy
