@@ -97,12 +97,11 @@ class Unpaired(Pairs):
     made = "labelled completions"
 
     def spread(self, rows: list[Row]) -> list[Row]:
-        sides = ("chosen", "rejected")
         return [
-            {name: value for name, value in row.items() if name not in sides}
+            {name: value for name, value in row.items() if name not in self.answers}
             | {"completion": row[side], "label": side == "chosen"}
             for row in rows
-            for side in sides
+            for side in self.answers
         ]
 
     def learn(self, correct: Sequence[Sample], wrong: Sequence[Sample], most: int) -> list[Row]:

@@ -36,6 +36,12 @@ class NumberGrade(Grade):
     """Of a grader that returns a number or a bool alone: nothing is known about what it has read as the answer."""
 
 
+def compare(right: bool, extracted: str | None, wrong: Outcome = "partial") -> Grade:
+    """The grade of a text of which `extracted` was read, an answer or None; `wrong` is the outcome of a wrong one."""
+    outcome: Outcome = "correct" if right else "failed" if extracted is None else wrong
+    return Grade(outcome, SCORES[outcome], extracted)
+
+
 def read_text(completion: str | list[dict[str, str]]) -> str:
     """The text of a completion, which TRL passes as a string or, for chat prompts, as a list of messages."""
     return completion if isinstance(completion, str) else "".join(message["content"] for message in completion)

@@ -24,10 +24,10 @@ from functools import partial
 from numbers import Real
 from typing import Any
 
-from rlhf_exp.config.values import show, suggest
+from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.graders import PASSED, SCORES, Grade, NumberGrade, Outcome, expressions, gsm8k, keep_end
-from rlhf_exp.graders.user_code import RewardError, call, import_function
+from rlhf_exp.graders import PASSED, Grade, NumberGrade, Outcome, compare, expressions, gsm8k, keep_end
+from rlhf_exp.graders.user_code import RewardError, call, describe_value, import_function
 
 Checker = Callable[..., Grade]
 """A function of (completion, row)."""
@@ -72,36 +72,31 @@ def find_answer_problem(task: Any, answer: Any) -> str | None:
 
 def check_exact(completion: str, answer: Any) -> Grade:
     text = completion.strip()
-    return _compare(text in _spell(answer), text or None, wrong="failed")
+    return compare(text in _spell(answer), text or None, wrong="failed")
 
 
 def check_numeric(completion: str, answer: Any) -> Grade:
     grade = gsm8k.grade(completion, str(answer))
-    return _compare(grade.lenient, grade.extracted)
+    return compare(grade.lenient, grade.extracted)
 
 
 def check_choice(completion: str, answer: Any) -> Grade:
     found = [match[1] for pattern in (BOXED, SAID) for match in list(pattern.finditer(completion))[-1:]]
     begins = {match[1] for match in BEGINS.finditer(completion)}  # several: the choices are repeated, or compared
     found += begins if len(begins) == 1 else []
-    return _compare(bool(found) and found[0] == _read_choice(answer), found[0] if found else None)
+    return compare(bool(found) and found[0] == _read_choice(answer), found[0] if found else None)
 
 
 def check_regex(completion: str, answer: Any, pattern: re.Pattern[str]) -> Grade:
     matches = [match[pattern.groups] for match in pattern.finditer(completion)]
     found = (matches[-1] or "").strip() if matches else None
-    return _compare(found in _spell(answer), found)
+    return compare(found in _spell(answer), found)
 
 
 def _spell(answer: Any) -> tuple[str, ...]:
     """The texts that are this answer: 4.0 is also 4, since many a table has no whole numbers beside empty cells."""
     whole = isinstance(answer, float) and answer.is_integer()
     return (str(answer).strip(), *([str(int(answer))] if whole else []))
-
-
-def _compare(right: bool, extracted: str | None, wrong: Outcome = "partial") -> Grade:
-    outcome: Outcome = "correct" if right else "failed" if extracted is None else wrong
-    return Grade(outcome, SCORES[outcome], extracted)
 
 
 def _read_choice(answer: Any) -> str:
@@ -163,5 +158,5 @@ def _read_result(found: Any) -> Grade:
             return NumberGrade(outcome, float(score), None)
         if found.outcome == outcome and isinstance(found.extracted, str | None):
             return dataclasses.replace(found, score=float(score))
-    problem = f"returned {show(found, 40)} ({type(found).__name__}), must be a bool, a number in [0, 1] or a Grade"
-    raise RewardError(f"{problem} of an outcome, its score and a text or None")
+    must = "must be a bool, a number in [0, 1] or a Grade of an outcome, its score and a text or None"
+    raise RewardError(f"returned {describe_value(found)}, {must}")

@@ -27,7 +27,7 @@ import re
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from rlhf_exp.graders import Grade, find_tags, keep_end
+from rlhf_exp.graders import Grade, compare, find_tags, keep_end
 
 BOX = "\\boxed{"
 LARGEST_STEP = 200
@@ -72,12 +72,9 @@ def grade(completion: str, numbers: list[int], target: int) -> Grade:
         `extracted` is the expression without its box and its `= value`.
     """
     expression = read_answer(completion)
-    if not expression:
-        return Grade("failed", 0.0, None)
     found = evaluate(expression, [str(number) for number in numbers])
-    if found is not None and not found.unused and found.value == target:
-        return Grade("correct", 1.0, expression)
-    return Grade("partial", 0.1, expression)
+    right = found is not None and not found.unused and found.value == target
+    return compare(right, expression or None)
 
 
 def read_answer(completion: str) -> str:

@@ -22,7 +22,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from rlhf_exp.graders import Grade, find_tags
+from rlhf_exp.graders import Grade, compare, find_tags
 from rlhf_exp.graders.gsm8k import find_box
 
 MAX_CHARACTERS = 300
@@ -48,9 +48,8 @@ def grade(completion: str, answer: Any) -> Grade:
 
     gold, found = read_gold(answer), _parse(_find_answer(completion))
     if not found:
-        return Grade("failed", 0.0, None)
-    right = verify(list(gold), list(found), timeout_seconds=TIMEOUT_S)
-    return Grade("correct", 1.0, found[-1]) if right else Grade("partial", 0.1, found[-1])
+        return compare(False, None)
+    return compare(verify(list(gold), list(found), timeout_seconds=TIMEOUT_S), found[-1])
 
 
 def read_gold(answer: Any) -> tuple[Any, ...]:

@@ -83,6 +83,11 @@ def describe_error(error: BaseException, file: str) -> str:
     return f"{type(error).__name__}{place}: {show(read_message(error), 200)}"
 
 
+def describe_value(value: Any) -> str:
+    """`[1, 2] (list)`, what a function of the user's has returned."""
+    return "null (None)" if value is None else f"{show(value, 40)} ({type(value).__name__})"
+
+
 def call(function: Callable[[], Any], described: str, file: str) -> Any:
     """What a call of the user's code returns; `described` begins the line on the terminal if it takes long.
 

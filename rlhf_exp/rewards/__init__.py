@@ -26,10 +26,9 @@ from functools import partial, wraps
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import GRADES, Grade
-from rlhf_exp.graders.user_code import RewardError, call, import_function
+from rlhf_exp.graders.user_code import RewardError, call, describe_value, import_function
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
@@ -79,13 +78,9 @@ def load_function(name: str, where: str, task: "Task") -> RewardFunction:
     @wraps(function)
     def reward(completions: list[Any], **columns: Any) -> list[float]:
         nonlocal returned_well
-        count = len(completions)
-
-        def read() -> list[float]:
-            return _read_values(function(completions=completions, **columns), count)
-
+        count, score = len(completions), partial(function, completions=completions, **columns)
         try:
-            found = call(read, f"{key}, on {count} completions,", file)
+            found = call(lambda: _read_values(score(), count), f"{key}, on {count} completions,", file)
         except RewardError as error:
             if returned_well or error.__cause__ is not None:
                 raise RewardError(f"{key}: {error}") from error.__cause__
@@ -132,15 +127,11 @@ def _read_values(values: Any, count: int) -> list[float]:
     """`values` as floats: a list, a tuple, or an array or tensor of one axis; `count` of them."""
     values = values.tolist() if hasattr(values, "tolist") else values
     if not isinstance(values, (list, tuple)):
-        raise RewardError(f"returned {_describe(values)}; must be a list of numbers, one per completion")
+        raise RewardError(f"returned {describe_value(values)}; must be a list of numbers, one per completion")
     if len(values) != count:
         raise RewardError(f"returned {len(values)} values for {count} completions; must be one per completion")
     values = [value.item() if hasattr(value, "item") else value for value in values]
     for i, value in enumerate(values):
         if not isinstance(value, Real) or not math.isfinite(value):
-            raise RewardError(f"returned {_describe(value)} for completion {i}; must be a finite number")
+            raise RewardError(f"returned {describe_value(value)} for completion {i}; must be a finite number")
     return [float(value) for value in values]
-
-
-def _describe(value: Any) -> str:
-    return "null (None)" if value is None else f"{show(value, 40)} ({type(value).__name__})"

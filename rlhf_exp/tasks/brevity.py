@@ -19,13 +19,12 @@ Repeated prompts, and prompts that leave no room for max_tokens in the model's c
 
 import json
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, Union
 
 from rlhf_exp.tasks.schema import TaskKeys, find_keys, list_tasks
 from rlhf_exp.tasks.sources import Item, OddKind, Source, read_lines
-from rlhf_exp.tasks.splits import SHARES, split_of
+from rlhf_exp.tasks.splits import SHARES, hash_text, split_of
 from rlhf_exp.tasks.texts import Text, validate_prompt
 
 OTHERS = tuple(find_keys(name) for name in list_tasks() if name != "brevity")
@@ -57,7 +56,7 @@ def read(keys: Keys) -> Source:
     for count, (where, row) in enumerate(read_lines(Path(keys.path or "")), 1):  # noqa: B007
         prompt = row.get("prompt") if isinstance(row, dict) else None
         validate_prompt(prompt, where)
-        own = blake2b(json.dumps(prompt).encode(), digest_size=8).hexdigest()
+        own = hash_text(json.dumps(prompt))
         distinct[own] = Item(own, {}, prompt)
     items = [distinct[own] for own in sorted(distinct)]
     splits = {name: [item for item in items if split_of(item.id) == name] for name in SHARES}

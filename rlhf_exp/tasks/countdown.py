@@ -140,11 +140,10 @@ def count_rows(cfg: "Config") -> tuple[int, int]:
     return min(wanted, MOST_DRAWN), wanted
 
 
-def prompt(item: Item, chat: bool) -> Any:
+def prompt(item: Item, chat: bool) -> str:
     numbers, target = item.columns["numbers"], item.columns["target"]
-    if chat:
-        return [{"role": "user", "content": CHAT_PROMPT.format(numbers=numbers, target=target)}]
-    return f"use {' '.join(map(str, numbers))} make {target} ."
+    plain = f"use {' '.join(map(str, numbers))} make {target} ."
+    return CHAT_PROMPT.format(numbers=numbers, target=target) if chat else plain
 
 
 def demonstration(item: Item, keys: Keys, seed: str) -> str | None:
@@ -188,7 +187,7 @@ def draw_problems(
         ConfigError: the ranges leave too few problems in the split, or none.
     """
     rng, problems, misses, seen = Random(f"{split} {seed}"), list[Problem](), 0, set[str]()
-    listed = distinct and _can_list(task, counts)
+    listed = distinct and max(counts) <= 3 and sum(comb(task.high - task.low + k, k) for k in counts) <= MOST_LISTED
     most_misses = RARE_HITS if listed else 10_000
     while len(problems) < n and misses < most_misses:
         numbers = [rng.randint(task.low, task.high) for _ in range(rng.choice(counts))]
@@ -211,10 +210,6 @@ def draw_problems(
         found = f"found {len(problems)} of {n} problems with {counts} numbers from {ranges}"
         raise ConfigError([f"task: {found} in the {split} split; widen the ranges or ask for fewer rows"])
     return problems
-
-
-def _can_list(task: Keys, counts: list[int]) -> bool:
-    return max(counts) <= 3 and sum(comb(task.high - task.low + k, k) for k in counts) <= MOST_LISTED
 
 
 def _list_problems(task: Keys, counts: list[int], split: str) -> list[Problem]:

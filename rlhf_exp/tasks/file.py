@@ -97,7 +97,7 @@ class Keys(GradedKeys):
     @property
     def answers(self) -> tuple[str, ...]:
         """The columns with demonstrations and pairs."""
-        return (*([] if self.completion_column is None else [self.completion_column]), *self.pair)
+        return self.pair if self.completion_column is None else (self.completion_column, *self.pair)
 
     @property
     def names_splits(self) -> bool:

@@ -13,13 +13,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any
 
 from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import PASSED
-from rlhf_exp.tasks.splits import split_of, split_within
+from rlhf_exp.tasks.splits import hash_text, split_of, split_within
 from rlhf_exp.tasks.texts import Text, are_messages, as_messages, validate_characters, validate_prompt
 
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]+)?(?:[eE][-+][0-9]{1,2})?")
@@ -242,8 +241,7 @@ def name_rows(rows: list[FileRow]) -> None:
     seen, places = Counter[str](), dict[tuple[str, str], FileRow]()
     for row in rows:
         given = row.columns.get("id")
-        named = json.dumps([row.prompt_key]).encode()
-        own = str(given) if given is not None else blake2b(named, digest_size=8).hexdigest()
+        own = str(given) if given is not None else hash_text(json.dumps([row.prompt_key]))
         seen[own] += 1
         row.id = f"{own} #{seen[own]}" if seen[own] > 1 and given is None else own
         first = places.setdefault((row.split, row.id), row)

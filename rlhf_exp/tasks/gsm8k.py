@@ -21,7 +21,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,7 +29,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import gsm8k as grader
 from rlhf_exp.tasks.schema import GradedKeys
 from rlhf_exp.tasks.sources import Item, OddKind, Source, read_hub, read_lines, read_texts
-from rlhf_exp.tasks.splits import SHARES, split_within
+from rlhf_exp.tasks.splits import SHARES, hash_text, split_within
 from rlhf_exp.tasks.texts import Row
 
 CHAT_PROMPT = (
@@ -83,18 +82,15 @@ def read(keys: Keys) -> Source:
     splits: dict[str, list[Item]] = {name: [] for name in SHARES}
     for (part, question), answer in sorted(distinct.items(), key=lambda row: row[0][1]):
         if part == "test" or ("test", question) not in distinct:
-            own = blake2b(question.encode(), digest_size=8).hexdigest()  # the same in every source
-            splits[split_within(question, part)].append(Item(own, {"answer": answer}, question))
+            splits[split_within(question, part)].append(Item(hash_text(question), {"answer": answer}, question))
     sizes = {name: len(items) for name, items in splits.items()}
     dropped = {"duplicates": counts.total() - len(distinct), "in_both_parts": len(distinct) - sum(sizes.values())}
     odd = tuple(OddKind(kind, DROPPED[kind], False, {"all": n}) for kind, n in dropped.items())
     return Source(splits, dict(counts), "problems", odd, {"read": dict(counts), **dropped, "splits": sizes})
 
 
-def prompt(item: Item, chat: bool) -> Any:
-    if chat:
-        return [{"role": "user", "content": CHAT_PROMPT.format(question=item.content)}]
-    return f"Question: {item.content}\nAnswer:"
+def prompt(item: Item, chat: bool) -> str:
+    return CHAT_PROMPT.format(question=item.content) if chat else f"Question: {item.content}\nAnswer:"
 
 
 def demonstration(item: Item, keys: Keys, seed: str) -> str:

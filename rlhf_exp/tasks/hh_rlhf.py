@@ -28,7 +28,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -40,7 +39,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
 from rlhf_exp.tasks.schema import TaskKeys
 from rlhf_exp.tasks.sources import Item, OddKind, Source, read_hub, read_lines, read_texts
-from rlhf_exp.tasks.splits import SHARES, split_within
+from rlhf_exp.tasks.splits import SHARES, hash_text, split_within
 
 Subset = Literal["harmless-base", "helpful-base", "helpful-online", "helpful-rejection-sampled"]
 SUBSETS: tuple[Subset, ...] = get_args(Subset)
@@ -122,22 +121,18 @@ def read(keys: Keys) -> Source:
     Raises:
         ConfigError: a file, a line or a subset that cannot be read, or a text without a Human turn.
     """
-    pairs, counts, seen = [], Counter[str](), set()
+    counts, distinct = Counter[str](), dict[tuple[str | None, str], Pair]()
     odd: dict[str, Counter[str]] = {kind: Counter() for kind in (*DROPPED, *KEPT)}
     for where, subset, part, *dialogues in read_raw(keys):
         counts[subset] += 1
         pair, kinds = parse_pair(where, subset, part, *dialogues)
         if pair is not None:
             # A pair in both parts of the source is not a duplicate: it is removed from train below.
-            name = (pair.part, pair.id.removeprefix(pair.subset))
-            if name in seen:
-                pair, kinds = None, ["duplicate"]
-            seen.add(name)
+            first = distinct.setdefault((part, pair.id.removeprefix(subset)), pair)
+            kinds = kinds if first is pair else ["duplicate"]
         for kind in kinds:
             odd[kind][subset] += 1
-        if pair is not None:
-            pairs.append(pair)
-    splits, odd["prompt_in_test"] = _split_pairs(sorted(pairs, key=lambda pair: pair.id))
+    splits, odd["prompt_in_test"] = _split_pairs(sorted(distinct.values(), key=lambda pair: pair.id))
     splits["train"] = [_swap(pair) if Random(pair.id).random() < keys.label_noise else pair for pair in splits["train"]]
     facts = {
         "read": dict(counts),
@@ -184,8 +179,8 @@ def parse_pair(where: str, subset: str, part: str | None, chosen: str, rejected:
     prompt = "".join(f"\n\n{speaker}: {text}".rstrip() for speaker, text in history) + "\n\nAssistant:"
     texts = [*(text for _, text in history), chosen, rejected]
     fits = (any(map(INLINE.search, texts)), len(history) < len(chosen_turns), not all(texts))
-    digest = blake2b("\0".join((prompt, chosen, rejected)).encode(), digest_size=8).hexdigest()
-    pair = Pair(f"{subset} {digest}", subset, part, history, prompt, chosen, rejected)
+    own = hash_text("\0".join((prompt, chosen, rejected)))
+    pair = Pair(f"{subset} {own}", subset, part, history, prompt, chosen, rejected)
     return pair, [kind for kind, fit in zip(KEPT, fits, strict=True) if fit]
 
 

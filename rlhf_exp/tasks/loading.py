@@ -147,9 +147,8 @@ class Loader:
         """
         if self.source is None:
             items = self.task.draw(self.cfg.task, form, split, n, seed, distinct, fewer)
-            return Selection(
-                self.write(items, form, f"{'held-out traces ' if form.answers and distinct else ''}{seed}")
-            )
+            traces = "held-out traces " if form.answers and distinct else ""
+            return Selection(self.write(items, form, f"{traces}{seed}"))
         items = [item for item in self.source.splits[split] if form.answers or item.id not in self.source.repeated]
         if self.cfg.task.shuffles_fitting:
             taken = self.fit(items, form, None, room, seed)

@@ -23,7 +23,7 @@ from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import DEMONSTRATIONS
 from rlhf_exp.graders import PASSED
-from rlhf_exp.graders.user_code import describe_error, import_file
+from rlhf_exp.graders.user_code import describe_error, describe_value, import_file
 from rlhf_exp.tasks.schema import GradedKeys
 from rlhf_exp.tasks.sources import Item, Source
 from rlhf_exp.tasks.splits import SHARES
@@ -40,8 +40,6 @@ class Keys(GradedKeys):
     options: dict[str, Any]
     hub_id: str | None  # type: ignore[assignment]  # others have one by default
 
-    names: ClassVar[frozenset[str]] = frozenset()
-    """At the top of the file."""
     provided_by: ClassVar[dict[str, str]] = {
         DEMONSTRATIONS: "a function demonstration(row) in the file, or task.samples=self"
     }
@@ -53,7 +51,6 @@ class Keys(GradedKeys):
 
     def __post_init__(self) -> None:
         names = self._list_names()
-        object.__setattr__(self, "names", names)
         self.provide("grade" in names or not names, "demonstration" in names, "pair" in names)
 
     @property
@@ -87,7 +84,7 @@ def read(keys: Keys) -> Source:
     found = _call(file, "read", keys)
     if not isinstance(found, dict) or not {"train"} <= {*found} <= {*SHARES}:
         allowed = "must be the rows of each split, {'train': [...], 'test': [...]}, or 'validation' too"
-        raise ConfigError([f"{where} returned {_describe(found)}; {allowed}"])
+        raise ConfigError([f"{where} returned {describe_value(found)}; {allowed}"])
     splits = {name: _make_items(file, found.get(name, []), name, where) for name in SHARES}
     split_of: dict[str, str] = {}
     for name, items in splits.items():
@@ -126,7 +123,7 @@ def _open(path: str) -> ModuleType:
 
 def _make_items(file: ModuleType, rows: Any, split: str, where: str) -> list[Item]:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ConfigError([f"{where} returned {_describe(rows)} for {split}; must be a list of rows, each a dict"])
+        raise ConfigError([f"{where} returned {describe_value(rows)} for {split}; must be a list of rows, each a dict"])
     ids, items = set(), []
     for number, row in enumerate(rows, 1):
         place = f"{where}, row {number} of {split}"
@@ -145,7 +142,7 @@ def _make_items(file: ModuleType, rows: Any, split: str, where: str) -> list[Ite
 
 def _validate_texts(texts: Sequence[Any], count: int, place: str) -> None:
     if not isinstance(texts, list | tuple) or [type(text) for text in texts] != [str] * count:
-        raise ConfigError([f"{place} returned {_describe(texts)}; must be {count} text{'s' * (count > 1)}"])
+        raise ConfigError([f"{place} returned {describe_value(texts)}; must be {count} text{'s' * (count > 1)}"])
     for text in texts:
         validate_characters(text, place)
 
@@ -163,7 +160,3 @@ def _call(file: ModuleType, name: str, argument: Any) -> Any:
     except BaseException as error:  # the file can raise anything
         path = str(file.__file__)
         raise ConfigError([f"task.module={path}: {name} raised {describe_error(error, path)}"]) from error
-
-
-def _describe(value: Any) -> str:
-    return f"{show(value, 40)} ({type(value).__name__})"

@@ -20,8 +20,7 @@ from rlhf_exp.tasks.tokens import encode_prompts
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, task: Task) -> None:
     """Refuse prompts that the model cannot read: a word outside a closed vocabulary would silently become <unk>."""
     prompts = [row["prompt"] for row in [*task.train, *task.eval, *task.pairs] if isinstance(row["prompt"], str)]
-    unknown = count_unknown(tokenizer, prompts)
-    if unknown:
+    if unknown := count_unknown(tokenizer, prompts):
         words = ", ".join(f"{word!r} ({n})" for word, n in unknown.most_common(5))
         found = f"{len(unknown)} words of its prompts are not in the model's vocabulary: {words}"
         raise ConfigError([f"task={task.name}: {found}; use ranges that the model knows, or another model"])

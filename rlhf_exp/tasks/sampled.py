@@ -23,7 +23,7 @@ from typing import Any
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.forms import PAIR, Form
+from rlhf_exp.forms import PAIR, PAIRS, Form
 from rlhf_exp.runs.load import read_config, read_json, refusing_damage
 from rlhf_exp.tasks.loading import Task
 from rlhf_exp.tasks.splits import split_of
@@ -52,13 +52,11 @@ def learn_from(cfg: Config, task: Task, folder: Path) -> Task:
     with refusing_damage(where):
         samples = _read_samples(cfg, task, folder, where)
         prompts, facts = sort_samples(samples), count_samples(samples)
-    form, per_prompt, held_out = cfg.algo.row.form, cfg.task.sampling.per_prompt, []
-    if form.held_out == "pairs":
-        train = _list_rows(prompts, form, per_prompt, "train")
-        held_out = _list_rows(prompts, PAIR, 1, cfg.eval.split)  # one per prompt, so that they are independent
-    else:
-        train = _list_rows(prompts, form, per_prompt)
-    if not train or form.held_out == "pairs" and not held_out:
+    form, paired = cfg.algo.row.form, cfg.algo.row.learns_from == PAIRS
+    train = _list_rows(prompts, form, cfg.task.sampling.per_prompt, "train" if paired else None)
+    # One per prompt, so that they are independent.
+    held_out = _list_rows(prompts, PAIR, 1, cfg.eval.split) if paired else []
+    if not train or paired and not held_out:
         lacks = f"no pairs of the {cfg.eval.split} split" if train else f"no {form.made} to train on"
         more = "sample more with task.sampling.rows, task.sampling.completions or max_tokens"
         raise ConfigError([f"{where}: {lacks}, of {describe_counts(facts)}; {more}"])
@@ -126,7 +124,7 @@ def _read_samples(cfg: Config, task: Task, folder: Path, where: str) -> list[Sam
     return samples
 
 
-def _list_rows(prompts: Prompts, form: Form, most: int, split: str | None = None) -> list[Row]:
+def _list_rows(prompts: Prompts, form: Form, most: int, split: str | None) -> list[Row]:
     """What the form makes of the completions of each prompt in `split` (None: of every prompt), at most `most` times.
     In place of each sample stands its text, in the form of the prompt."""
     rows = []

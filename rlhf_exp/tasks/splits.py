@@ -16,6 +16,11 @@ def split_of(text: str, shares: dict[str, range] = SHARES) -> str:
     return next(name for name, buckets in shares.items() if number in buckets)
 
 
+def hash_text(text: str) -> str:
+    """An id, the same in every source and process."""
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
 def split_within(text: str, part: str | None) -> str:
     """The split of a row of the source's own part, train or test: the test part stays whole, and of the train part the
     same rows are validation as without parts (any other `part`)."""

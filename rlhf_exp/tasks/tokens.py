@@ -48,7 +48,9 @@ def encode(tokenizer: "PreTrainedTokenizerBase", texts: Texts, ask: bool = False
     """The token ids of each rendered text."""
     if not texts:
         return []
-    return tokenizer(render(tokenizer, texts, ask), add_special_tokens=isinstance(texts[0], str))["input_ids"]
+    # verbose=False: a text that is longer than the model's context needs no warning.
+    how: Any = {"add_special_tokens": isinstance(texts[0], str), "return_attention_mask": False, "verbose": False}
+    return tokenizer(render(tokenizer, texts, ask), **how)["input_ids"]
 
 
 def encode_prompts(tokenizer: "PreTrainedTokenizerBase", rows: list[Row]) -> list[list[int]]:
@@ -79,23 +81,18 @@ def encode_row(tokenizer: "PreTrainedTokenizerBase", prompt: Text, *answers: Tex
 def measure(tokenizer: "PreTrainedTokenizerBase", prompts: Texts, answers: list[tuple[Any, ...]]) -> list[Tokens]:
     """The tokens of each prompt and of its answers, of which there may be none. An answer counts the tokens of both
     together minus those of its prompt."""
-    plain = isinstance(prompts[0], str)
     joined = [
         _join(tokenizer, prompt, answer) for prompt, several in zip(prompts, answers, strict=True) for answer in several
     ]
-    alone = _count(tokenizer, render(tokenizer, prompts, ask=True), special=plain)
-    whole = iter(_count(tokenizer, render(tokenizer, joined), special=plain))
+    alone, whole = _count(tokenizer, prompts, ask=True), iter(_count(tokenizer, joined))
     return [Tokens(n, tuple(next(whole) - n for _ in several)) for n, several in zip(alone, answers, strict=True)]
 
 
-def _count(tokenizer: "PreTrainedTokenizerBase", texts: list[str], special: bool) -> list[int]:
-    """The number of tokens of each text; `special` says whether the tokenizer adds its special tokens."""
+def _count(tokenizer: "PreTrainedTokenizerBase", texts: Texts, ask: bool = False) -> list[int]:
+    """The number of tokens of each rendered text."""
     counts: list[int] = []
     for start in tqdm(range(0, len(texts), BATCH), desc="tokenizing", unit="batch", leave=False, delay=2):
-        batch = texts[start : start + BATCH]
-        # verbose=False: texts longer than the model's context are counted here, and need no warning.
-        encoded = tokenizer(batch, add_special_tokens=special, return_attention_mask=False, verbose=False)
-        counts += map(len, encoded["input_ids"])
+        counts += map(len, encode(tokenizer, texts[start : start + BATCH], ask))
     return counts
 
 

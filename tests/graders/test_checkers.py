@@ -104,7 +104,7 @@ def test_another_signature_is_refused(keys, tmp_path, source, problem):
 @pytest.mark.parametrize(
     ("result", "problem"),
     [("text", "returned yes (str)"), ("much", "returned 2 (int)"), ("nan", "returned nan (float)"),
-     ("odd", "returned Grade("), ("wild", "returned Grade("), ("none", "returned null (NoneType)"),
+     ("odd", "returned Grade("), ("wild", "returned Grade("), ("none", "returned null (None)"),
      ("absent", "raised KeyError in line 8: 'absent'")],
 )  # fmt: skip
 def test_a_bad_result_is_one_line_with_the_row(own, result, problem):

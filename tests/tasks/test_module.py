@@ -97,7 +97,7 @@ def test_the_shipped_example(tmp_path):
     ("change", "line"),
     [
         (('return {"train": train', 'return 3 or {"train": train'), "read returned 3 .int.; must be the rows of each"),
-        (('return {"train": train', 'return {"train": None'), "returned null .NoneType. for train; must be a list of"),
+        (('return {"train": train', 'return {"train": None'), "returned null .None. for train; must be a list of"),
         (('return {"train": train', 'return {"train": [3]'), "for train; must be a list of rows, each a dict"),
         (('{"id": f"t{n}"', '{"id": "x"'), "row 2 of train: its id must be a text of its own, got x"),
         (('return f"What', 'return 3 or f"What'), "row 1 of train: its prompt must be a text, or messages"),
