@@ -202,12 +202,12 @@ class Signals:
         return [*found, self.set_arg("max_steps", max(1, round(factor * self.last_step)))]
 
 
-def recent(series: Series, window: int = 0) -> Series:
+def recent(series: Series, window: int = 0, least: int = 3) -> Series:
     """At each row from LEAST_ROWS on the median of the last `window` rows up to it; of a quarter of them for 0, and of
-    at least 3."""
+    at least `least`."""
     found, values = [], [value for _, value in series]
     for i in range(LEAST_ROWS - 1, len(series)):
-        rows = max(3, window or (i + 1) // 4)
+        rows = max(least, window or (i + 1) // 4)
         found.append((series[i][0], median(values[max(0, i + 1 - rows) : i + 1])))
     return found
 

@@ -31,16 +31,16 @@ def overfitting(run: Signals) -> Finding | None:
 
 @rule("warning", "evaluation/paired/difference")
 def accuracy_fell(run: Signals) -> Finding | None:
-    """How many standard errors held-out accuracy has fallen: the paired difference of the test rows and, where they
-    were measured in training, the validation rows, weighed alike (Stouffer). Before the end the test rows count as
-    unchanged."""
+    """How many standard errors held-out accuracy has fallen: the smaller of the falls on the test rows, which are
+    paired, and on the validation rows of training, so that no chance of one set accuses; over the root of 2 where only
+    one is known."""
     if run.is_control:
         return None
     _, evidence, things = _read_change(run)
     cause = f"training moved the model away from what was right on these {things}"
     fall, test = run.fall_in_errors(), -run.errors_above("paired/difference")
     course: list[tuple[int | None, float]] = [(step, soften(z / math.sqrt(2))) for step, z in fall]
-    course.append((None, soften((test + fall[-1][1]) / math.sqrt(2) if fall else test)))
+    course.append((None, soften(min(test, fall[-1][1]) if fall else test / math.sqrt(2))))
     return Finding(course, evidence, cause, [run.lower_rate(2)])
 
 

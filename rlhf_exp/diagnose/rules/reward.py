@@ -10,6 +10,7 @@ from rlhf_exp.tasks.schema import find_keys
 
 NONE = 1e-6  # a spread of rewards
 RARELY, MOSTLY = 0.01, 0.5  # of completions: shares that tell one cause from another
+MANY_ROWS = 10  # three rows of the few groups of a small batch say little
 Why = tuple[str, list[str]]
 
 
@@ -63,7 +64,8 @@ def no_reward_variance(run: Signals) -> Finding | None:
     quarter, correct = last_quarter(silent), last_quarter(run.series("outcome/correct"))
     evidence = f"{mean(quarter):.0%} of the groups had equal rewards"
     evidence += f", with {mean(correct):.0%} of the completions correct" if correct else ""
-    return Finding([(step, -log(1.01 - share)) for step, share in recent(silent)], evidence, *_explain_silence(run))
+    course = [(step, -log(1.01 - share)) for step, share in recent(silent, least=MANY_ROWS)]
+    return Finding(course, evidence, *_explain_silence(run))
 
 
 @rule("warning", "reward", of=is_online)
