@@ -20,6 +20,8 @@ TRACKERS = ("wandb", "trackio", "tensorboard")
 SHARDED = ("fsdp2", "zero3")
 """Engines that leave each process only a part of the weights."""
 DEEPSPEED = ("zero2", "zero3")
+ON_CPU = ("ddp",)
+"""Engines that accelerate has on a CPU."""
 SWITCHES = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
 BY_SCALE = {"fsdp": ("fsdp2",), "fsdp_config": ("fsdp2",), "deepspeed": DEEPSPEED}
 """Arguments that choose an engine, and the values of `scale` that set them."""
@@ -132,7 +134,7 @@ def check_scale(cfg: Config) -> Iterator[Problem]:
     if n == 1 and (elsewhere or not cfg.dry_run):
         way = "use scale=none, or start with torchrun --nproc_per_node N"
         yield conflict(cfg, "scale", f"needs several processes, and {here}; {way}")
-    if name != "ddp" and cfg.device.use_cpu and not elsewhere:
+    if name not in ON_CPU and cfg.device.use_cpu and not elsewhere:
         yield conflict(cfg, "scale", "not on a CPU, where accelerate silently trains with DDP instead; use scale=ddp")
     if name in DEEPSPEED and isinstance(cfg.algo, Ppo):
         why = "not with algo=ppo, since DeepSpeed clips the gradients of policy and critic together"
