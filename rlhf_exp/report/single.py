@@ -82,7 +82,9 @@ def describe_preferences(run: Run) -> list[Block]:
     right = [Column("share ranked rightly", at("label")), N, before, Column("trained", at("accuracy"), percent)]
     rule = {"label": "by a rule: the longer answer", "n": section["n"], "accuracy": section["longer_wins"]}
     blocks += [fill(right, [*_list_parts(section), rule]), fill(CALIBRATION, section["calibration"])]
-    return [*blocks, fill(QUANTILES, section["quantiles"]), footnote(NOTES["preferences"]), *describe_errors(run)]
+    if quantiles := section.get("quantiles"):  # absent in older runs
+        blocks.append(fill(QUANTILES, quantiles))
+    return [*blocks, footnote(NOTES["preferences"]), *describe_errors(run)]
 
 
 def describe_health(run: Run) -> list[Block]:

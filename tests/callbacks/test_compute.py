@@ -8,6 +8,7 @@ import torch
 
 from rlhf_exp.callbacks.compute import ComputeMeter, measure_memory
 from rlhf_exp.callbacks.metrics import MetricsWriter
+from rlhf_exp.runs.checkpoints import WORK
 from tests.building import QUIET, build
 
 SMALL = [*QUIET, "max_tokens=8", "algo.args.logging_steps=1"]
@@ -89,13 +90,22 @@ def test_training_ends_with_the_step_that_reaches_the_tokens(tmp_path):
     assert counted[-2] < 200 <= counted[-1] == meter.counts["trained_tokens"]
 
 
-def test_a_resumed_run_continues_to_count(tmp_path):
+def test_a_resumed_run_continues_to_count_from_a_checkpoint_of_an_earlier_version_too(tmp_path):
     saved = ["algo.args.save_strategy=steps", "algo.args.save_steps=1", "algo.args.save_total_limit=null"]
     saved.append("algo.args.max_steps=2")
     meter, _ = train(tmp_path, *GRPO, *saved)
     first = tmp_path / "checkpoints" / "checkpoint-1"
     resumed, _ = train(tmp_path, *GRPO, *saved, resume=str(first))
     assert without_time(resumed.counts) == without_time(meter.counts)
+    counts, whole = json.loads((first / WORK).read_text()), meter.count_tokens()
+    sampled = counts.pop("completion_tokens")
+    del counts["prompt_tokens"]
+    (first / WORK).write_text(json.dumps(counts))
+    resumed, _ = train(tmp_path, *GRPO, *saved, resume=str(first))
+    assert resumed.count_tokens() == whole | {
+        "prompt_tokens": whole["prompt_tokens"] + sampled,
+        "completion_tokens": whole["completion_tokens"] - sampled,
+    }
 
 
 @pytest.mark.parametrize(
