@@ -37,6 +37,7 @@ class Contrast(NamedTuple):
     """`estimate` is the first's mean minus the second's.
 
     Attributes:
+        p: of this contrast alone; of one with the best, over all pairs of settings.
         adjusted: for all contrasts of the comparison.
         level: what the adjustment leaves of 0.05 to this contrast.
         ranged: the number of settings if the best was chosen from them, else 0.
@@ -50,6 +51,7 @@ class Contrast(NamedTuple):
     seeds: int
     rows: int
     ranged: int = 0
+    p: float = 1.0
     adjusted: float = 1.0
     level: float = LEVEL
     alone: Interval | None = None
@@ -58,15 +60,6 @@ class Contrast(NamedTuple):
     def interval(self) -> Interval:
         """95%, of this contrast alone."""
         return self.alone or self.estimate.interval
-
-    @property
-    def p(self) -> float:
-        """Of this contrast alone; of one with the best of three or more settings by the studentized range, over all
-        their pairs."""
-        if self.ranged < 3 or self.estimate.error == 0:
-            return self.estimate.p
-        distance = np.sqrt(2) * abs(self.estimate.centre) / self.estimate.error
-        return float(stats.studentized_range.sf(distance, self.ranged, self.estimate.df))
 
     @property
     def significant(self) -> bool:
@@ -128,7 +121,8 @@ def compare_settings(
 
 
 def adjust(starts: list[Contrast], pairs: list[Contrast]) -> list[Contrast]:
-    """The contrasts with their adjusted p-values; `level` is that at which the procedure ended."""
+    """The contrasts with their p-values; `level` is that at which the procedure ended."""
+    starts, pairs = ([contrast._replace(p=_find_p(contrast)) for contrast in of] for of in (starts, pairs))
     if pairs and not pairs[0].ranged:  # with a named setting
         starts, pairs = [*starts, *pairs], []
     adjusted = holm([contrast.p for contrast in starts], further=len(pairs))
@@ -223,3 +217,13 @@ def _invert_range(level: float, settings: int, df: float) -> float:
         return float(np.log(max(p, single) / level))  # far out scipy's p is 0
 
     return level * float(np.exp(optimize.brentq(excess, np.log(1.98 / settings / (settings - 1)), 0.01, xtol=1e-6)))
+
+
+def _find_p(contrast: Contrast) -> float:
+    """By the studentized range of the settings from which the best was chosen, which takes milliseconds; of two
+    settings, or of ones named beforehand, it is Student's."""
+    estimate = contrast.estimate
+    if contrast.ranged < 3 or estimate.error == 0:
+        return estimate.p
+    distance = np.sqrt(2) * abs(estimate.centre) / estimate.error
+    return float(stats.studentized_range.sf(distance, contrast.ranged, estimate.df))

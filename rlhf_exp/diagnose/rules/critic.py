@@ -1,6 +1,7 @@
 """PPO's critic: what it explains, and how it breaks down."""
 
 import math
+from bisect import insort
 from statistics import median
 
 from rlhf_exp.diagnose.rule import Finding, has_critic, rule
@@ -16,12 +17,13 @@ def explained_variance(run: Signals) -> Finding:
     """The larger of two scores of its median so far, in the second half of training: below 0, where a critic is worse
     than the mean (Yuan et al. 2025, arXiv:2503.01491), the log of one and how many times SOME it is; and minus the log
     of the correlation that its size amounts to, since that of a critic that learns is not near 0 for long."""
-    late = run.late(run.series("ppo/explained_variance"))
-    course = []
-    for i in range(LEAST_ROWS, len(late) + 1):
-        values = [value for _, value in late[:i]]
-        below, size = max(-median(values), 0.0), median(map(abs, values))
-        course.append((late[i - 1][0], max(math.log1p(below / SOME), -0.5 * log(max(size, NOTHING)))))
+    values, sizes, course = list[float](), list[float](), []
+    for step, value in run.late(run.series("ppo/explained_variance")):
+        insort(values, value)  # sorted, so that a median costs no sorting
+        insort(sizes, abs(value))
+        if len(values) >= LEAST_ROWS:
+            below, size = max(-median(values), 0.0), median(sizes)
+            course.append((step, max(math.log1p(below / SOME), -0.5 * log(max(size, NOTHING)))))
     cause = "the critic predicts no better than a constant, so that advantages are noise"
     return Finding(course, "", cause, _help_critic(run))
 
