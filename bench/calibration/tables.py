@@ -247,22 +247,27 @@ def list_remedies() -> str:
             accuracies = [f"{percent(row['accuracy'])} to {percent(row[way].get('accuracy'))}" for row in of_kind]
             cells.append(", ".join(dict.fromkeys(f"`{text}`" for one in ways for text in one["remedies"])))
             cells.append(", ".join(accuracies))
-            cells.append(f"{sum(one['healthy'] and one['better'] for one in ways)} of {len(ways)}")
+            cells.append(f"{count_mended(ways)} of {len(ways)}")
         rows.append(cells)
     said = []
     for way, title in (("alone", "One alone"), ("together", "All of a run's together")):
         ways = [row[way] for row in tried]
         healthy, better = (interval(sum(one[key] for one in ways), len(ways)) for key in ("healthy", "better"))
-        both = interval(sum(one["healthy"] and one["better"] for one in ways), len(ways))
+        both = interval(count_mended(ways), len(ways))
         said.append(f"{title}: healthy with it {healthy}; more accurate than without it {better}; both {both}.")
     single = [row["alone"] for row in tried if row["kind"] not in SEVERAL_FAULTS]
-    both = interval(sum(one["healthy"] and one["better"] for one in single), len(single))
+    both = interval(count_mended(single), len(single))
     said.append(f"One alone, without the kinds that have several faults ({', '.join(SEVERAL_FAULTS)}): both {both}.")
     left = len(MEANT) - len({row["kind"] for row in tried})
     said.append(f"Left out: {left} kinds: faults of code or rows, which no override undoes, and top_p.")
     head = ["failure", "finding", "one alone", "accuracy without and with it, %", "healthy and better",
             "all together", "accuracy, %", "healthy and better"]  # fmt: skip
     return f"**Remedies**, two new seeds. {' '.join(said)}\n\n{table(head, rows)}"
+
+
+def count_mended(ways: list[dict[str, Any]]) -> int:
+    """How many are healthy and more accurate with their remedies."""
+    return sum(one["healthy"] and one["better"] for one in ways)
 
 
 def percent(share: float | None) -> str:
