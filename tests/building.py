@@ -8,7 +8,9 @@ from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.models.untrained import build_config
-from rlhf_exp.tasks import Task
+from rlhf_exp.rewards import build_rewards
+from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.trainers import build_trainer
 
 UNTRAINED = ["model=tiny_untrained", "model.init.hidden_size=32", "model.init.num_hidden_layers=1"]
@@ -37,6 +39,15 @@ def build(folder, *overrides, rows=(), reward=None):
     return build_trainer(build_experiment(folder, *overrides, rows=rows, reward=reward))
 
 
+def load_experiment(folder, *overrides):
+    """The same with the rows and rewards that the config names, not yet with arguments of a trainer."""
+    cfg = compose_config([*overrides, "device=cpu"])
+    source = resolve_model(cfg, folder)
+    tokenizer = load_tokenizer(source)
+    task = load_task(cfg, tokenizer)
+    return Experiment(cfg, RunFolder(folder, {}), source, tokenizer, task, build_rewards(cfg, task))
+
+
 def reward_length(completions, **columns):
     return [float(len(text)) for text in completions]
 
@@ -45,12 +56,14 @@ def reward_length_of_7(completions, **columns):
     return [float(len(text) % 7) for text in completions]
 
 
-def build_random(architecture, tokenizer, kind=AutoModelForCausalLM, **changes):
+def build_random(architecture, tokenizer, kind=AutoModelForCausalLM, seed=0, **changes):
     """A tiny model with random weights, far larger than at the start of training, so that a wrong position or context
-    shows."""
-    torch.manual_seed(0)
+    shows; a classifier has one label."""
+    torch.manual_seed(seed)
     heads = {} if architecture == "gpt2" else {"num_key_value_heads": 2}
-    model = kind.from_config(build_config({"architecture": architecture, **SHAPE, **heads, **changes}, tokenizer))
+    config = build_config({"architecture": architecture, **SHAPE, **heads, **changes}, tokenizer)
+    config.num_labels = 1
+    model = kind.from_config(config)
     for name, parameter in model.named_parameters():
         if parameter.dim() > 1:
             parameter.data *= 20.0 if "wpe" in name else 5.0

@@ -4,7 +4,7 @@ from functools import cache
 import pytest
 import torch
 from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+from transformers import AutoModelForSequenceClassification
 from trl import DPOConfig, DPOTrainer, RewardConfig, RewardTrainer
 
 from rlhf_exp.config.compose import compose_config
@@ -12,13 +12,12 @@ from rlhf_exp.evaluation.answers import describe_pairs, implicit_rewards, score_
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models import scoring
 from rlhf_exp.models.scoring import sum_logps
-from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
+from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.tokens import encode_row
+from tests.building import build_random
 
 TOKENIZER = build_byte_tokenizer()
-INIT = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 256,
-        "initializer_range": 0.3}  # fmt: skip
 ARGS = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": True, "max_length": None}
 PAIRS = [
     {"id": str(i), "subset": "helpful-base", "prompt": f"\n\nHuman: {'why? ' * (i % 4)}\n\nAssistant:",
@@ -37,17 +36,9 @@ def set_up(*overrides, pairs=PAIRS):
     return Experiment(make_config(*overrides), None, None, TOKENIZER, task, [])
 
 
-def make_model(kind, architecture="gpt2", seed=0):
-    own = {} if architecture == "gpt2" else {"num_key_value_heads": 1}
-    config = build_config({"architecture": architecture, **INIT, **own}, TOKENIZER)
-    config.num_labels = 1
-    torch.manual_seed(seed)
-    return kind.from_config(config)
-
-
 @pytest.mark.parametrize("architecture", ["gpt2", "qwen2", "qwen3"])
 def test_scores_are_those_of_the_reward_trainer_whatever_the_batch_and_without_dropout(architecture, tmp_path):
-    model = make_model(AutoModelForSequenceClassification, architecture).train()
+    model = build_random(architecture, TOKENIZER, AutoModelForSequenceClassification).train()
     scores = score_pairs(set_up(), model)
     assert model.training
     apart = [score_pairs(set_up("reward.batch_size=1", pairs=[pair]), model)[0] for pair in PAIRS]
@@ -78,7 +69,7 @@ def slow_logp(model, prompt, answer):
 @pytest.mark.parametrize(("architecture", "elements"), [("gpt2", 1), ("qwen2", 258 * 60), ("qwen3", 2**26)])
 def test_log_probabilities_equal_a_slow_loop(architecture, elements, monkeypatch):
     monkeypatch.setattr(scoring, "BATCH_ELEMENTS", elements)
-    model = make_model(AutoModelForCausalLM, architecture)
+    model = build_random(architecture, TOKENIZER)
     rows = [encode_row(TOKENIZER, pair["prompt"], pair["chosen"]) for pair in PAIRS]
     rows.append(([], [5, 6, 7]))
     slow = [slow_logp(deepcopy(model), *row) for row in rows]
@@ -98,7 +89,7 @@ def test_batches_hold_every_row_once_and_keep_to_their_size(monkeypatch):
 
 @pytest.mark.parametrize("architecture", ["gpt2", "qwen3"])
 def test_implicit_rewards_are_those_that_dpo_logs(architecture, tmp_path):
-    policy, reference = (make_model(AutoModelForCausalLM, architecture, seed) for seed in (0, 1))
+    policy, reference = (build_random(architecture, TOKENIZER, seed=seed) for seed in (0, 1))
     args = DPOConfig(output_dir=str(tmp_path), beta=0.3, **ARGS)
     ours = implicit_rewards(set_up("algo=dpo", "algo.args.beta=0.3"), policy, reference)
     trainer = DPOTrainer(
@@ -114,7 +105,7 @@ def test_implicit_rewards_are_those_that_dpo_logs(architecture, tmp_path):
 
 @pytest.mark.parametrize("algo", ["dpo", "kto"])
 def test_beta_is_that_of_the_training_and_a_tenth_without_implicit_rewards(algo):
-    models = [make_model(AutoModelForCausalLM, seed=seed) for seed in (0, 1)]
+    models = [build_random("gpt2", TOKENIZER, seed=seed) for seed in (0, 1)]
     tenth = implicit_rewards(set_up("algo=sft", pairs=PAIRS[:2]), *models)
     assert implicit_rewards(set_up(f"algo={algo}", pairs=PAIRS[:2]), *models) == tenth
     half = implicit_rewards(set_up(f"algo={algo}", "algo.args.beta=0.5", pairs=PAIRS[:2]), *models)

@@ -8,15 +8,11 @@ import pytest
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation.baselines import list_candidates, measure_baselines, sift
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator
-from rlhf_exp.experiment import Experiment
 from rlhf_exp.graders import Grade
 from rlhf_exp.models.generation import FORBIDDEN, Policy
-from rlhf_exp.models.loading import load_tokenizer, resolve_model
-from rlhf_exp.runs.folder import RunFolder
-from rlhf_exp.tasks import load_task
+from rlhf_exp.runs.folder import read_jsonl
+from tests.building import UNTRAINED, load_experiment
 
-SHAPE = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
-         "num_key_value_heads": 2, "head_dim": 8}  # fmt: skip
 RULES = [
     f"* as {which} operation times {weight} if the target exceeds the sum"
     for which in ("the first", "any")
@@ -35,21 +31,17 @@ def grade(completion, row):
 def measured(tmp_path_factory):
     """An evaluator that has measured baselines, and as the trained model the start model itself."""
     path = tmp_path_factory.mktemp("run")
-    small = ["model=tiny_untrained", *(f"model.init.{key}={value}" for key, value in SHAPE.items())]
-    small += ["max_tokens=8", "eval.rows=64", "device=cpu", "task.train_rows=8", "eval.completions=2"]
-    cfg = compose_config([*small, f"eval.cache_dir={path / 'cache'}"])
-    source = resolve_model(cfg, path)
-    (path / "model").symlink_to(source.path)
-    tokenizer = load_tokenizer(source)
-    task = replace(load_task(cfg, tokenizer), grade=grade)
-    evaluator = PolicyEvaluator(Experiment(cfg, RunFolder(path, {}), source, tokenizer, task, []))
+    small = [*UNTRAINED, "max_tokens=8", "eval.rows=64", "task.train_rows=8", "eval.completions=2"]
+    experiment = load_experiment(path, *small, f"eval.cache_dir={path / 'cache'}")
+    (path / "model").symlink_to(experiment.model.path)
+    evaluator = PolicyEvaluator(replace(experiment, task=replace(experiment.task, grade=grade)))
     evaluator.measure_start_model()
     evaluator.measure_baselines()
     evaluator.measure_trained_model()
     return evaluator
 
 
-def test_the_best_on_validation_rows_is_measured_on_the_held_out_rows(measured):
+def test_the_best_on_validation_rows_is_measured_on_the_held_out_rows_and_each_rows_figures_are_kept(measured):
     evaluation = json.loads((measured.experiment.folder.path / "evaluation.json").read_text())
     ((family, figures),) = evaluation["baselines"].items()
     assert (family, figures["policy"]) == (measured.best.policy.family, measured.best.policy.name)
@@ -59,11 +51,8 @@ def test_the_best_on_validation_rows_is_measured_on_the_held_out_rows(measured):
         assert figures[name]["low"] <= figures[name]["value"] <= figures[name]["high"]
     ahead = evaluation["trained"]["accuracy"]["value"] - figures["accuracy"]["value"]
     assert figures["trained_minus"]["value"] == pytest.approx(ahead, abs=1e-12)
-
-
-def test_the_figures_of_each_held_out_row_are_kept(measured):
-    row = json.loads((measured.experiment.folder.path / "policies.jsonl").read_text())
-    assert (row["family"], row["policy"]) == (measured.best.policy.family, measured.best.policy.name)
+    [row] = read_jsonl(measured.experiment.folder.path / "policies.jsonl")
+    assert (row["family"], row["policy"]) == (family, figures["policy"])
     assert row["id"] == [held_out["id"] for held_out in measured.experiment.task.eval]
     assert row["accuracy"] == measured.best.correct.tolist()
 

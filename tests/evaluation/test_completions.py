@@ -3,7 +3,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation import cache
@@ -16,17 +15,13 @@ from rlhf_exp.models.vllm import choose_engine
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.tokens import encode_prompts
+from tests.building import build_random
 
 TOKENIZER = build_trace_tokenizer()
 
 
 def make_model(seed=0):
-    torch.manual_seed(seed)
-    config = Qwen3Config(
-        vocab_size=len(TOKENIZER), hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=2, head_dim=16, eos_token_id=TOKENIZER.eos_token_id, bos_token_id=None,
-    )  # fmt: skip
-    return Qwen3ForCausalLM(config).eval()
+    return build_random("qwen3", TOKENIZER, seed=seed)
 
 
 @functools.cache
@@ -86,8 +81,6 @@ def test_other_sampling_has_its_own_kl_beside_the_one_at_temperature_1():
     cfg = make_config("eval.temperature=0.7", "eval.top_p=0.8", "eval.greedy=true")
     model, start, task = make_model(0), make_model(1), load(cfg)
     prompts = encode_prompts(TOKENIZER, task.eval)
-    for parameter in (p for network in (model, start) for p in network.parameters()):
-        parameter.data *= 3.0 if parameter.dim() > 1 else 1.0
     found = sample(model, cfg, start)
     drawn, greedy = found[: len(prompts)], found[len(prompts) :]
     for completions, sampling in ((drawn, Sampling(12, 0.7, 0.8)), (greedy, Sampling(12))):

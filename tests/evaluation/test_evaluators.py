@@ -6,14 +6,10 @@ import shutil
 
 import pytest
 
-from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator
-from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.loading import load_tokenizer, resolve_model
-from rlhf_exp.runs.folder import RunFolder
-from rlhf_exp.tasks import load_task
+from tests.building import load_experiment
 
-SMALL = ["max_tokens=4", "eval.rows=8", "device=cpu", "model=tiny_gpt2", "model.init.max_position_embeddings=1024",
+SMALL = ["max_tokens=4", "eval.rows=8", "model=tiny_gpt2", "model.init.max_position_embeddings=1024",
          "model.init.hidden_size=16", "model.init.num_hidden_layers=1", "task=hh_rlhf", "task.source=generated",
          "task.train_rows=8"]  # fmt: skip
 DPO, SFT = ["algo=dpo", "reward=none"], ["algo=sft", "reward=none"]
@@ -21,13 +17,9 @@ DPO, SFT = ["algo=dpo", "reward=none"], ["algo=sft", "reward=none"]
 
 def measure(tmp_path, *overrides):
     """evaluation.json, of the start model twice."""
-    cfg = compose_config([*SMALL, f"eval.cache_dir={tmp_path / 'cache'}", *overrides])
-    source = resolve_model(cfg, tmp_path)
-    tokenizer = load_tokenizer(source)
-    folder, task = RunFolder(tmp_path, {}), load_task(cfg, tokenizer)
-    evaluator = PolicyEvaluator(Experiment(cfg, folder, source, tokenizer, task, []))
+    evaluator = PolicyEvaluator(load_experiment(tmp_path, *SMALL, f"eval.cache_dir={tmp_path / 'cache'}", *overrides))
     evaluator.measure_start_model()
-    shutil.copytree(source.path, tmp_path / "model")
+    shutil.copytree(evaluator.experiment.model.path, tmp_path / "model")
     evaluator.measure_trained_model()
     return json.loads((tmp_path / "evaluation.json").read_text())
 

@@ -3,7 +3,6 @@ import math
 import pytest
 import torch
 from datasets import Dataset
-from transformers import AutoModelForCausalLM
 from trl import SFTConfig, SFTTrainer
 
 from rlhf_exp.config.compose import compose_config
@@ -11,11 +10,11 @@ from rlhf_exp.evaluation.answers import Scored, compare_pair_loss, score_demonst
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer
 from rlhf_exp.models.source import locate_start_model
-from rlhf_exp.models.untrained import build_byte_tokenizer, build_config
+from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.tasks.countdown import split_of
+from tests.building import build_random
 
-INIT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 256}
 ARGS = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": True, "completion_only_loss": True}
 ROWS = [
     {"prompt": "2 + 2 =", "completion": " 4"},
@@ -27,8 +26,7 @@ ROWS = [
 @pytest.mark.parametrize("max_length", [None, 24])
 def test_the_held_out_loss_is_that_of_the_sft_trainer_on_the_same_rows(max_length, tmp_path):
     tokenizer = build_byte_tokenizer()
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(build_config({"architecture": "gpt2", **INIT}, tokenizer)).eval()
+    model = build_random("gpt2", tokenizer)
     args = SFTConfig(output_dir=str(tmp_path), max_length=max_length, per_device_train_batch_size=len(ROWS), **ARGS)
     trainer = SFTTrainer(model, args, train_dataset=Dataset.from_list(ROWS), processing_class=tokenizer)
     model.eval()

@@ -1,8 +1,7 @@
-import json
-
 from rlhf_exp.evaluation import cache
 from rlhf_exp.evaluation.completions import Completion, sample_held_out
 from rlhf_exp.evaluation.probes import PLAIN, load_probes, summarise_probes
+from rlhf_exp.runs.folder import read_jsonl
 from tests.evaluation.test_completions import TOKENIZER, make_config, make_model, set_up
 from tests.evaluation.test_evaluators import SFT, measure
 
@@ -63,7 +62,7 @@ def test_a_reply_ends_where_the_model_writes_the_next_turn_and_a_claim_is_judged
 def test_start_and_trained_model_are_measured_with_the_same_draws_and_the_start_model_once(tmp_path, monkeypatch):
     overrides = [*SFT, "eval.probes=on", "task.train_rows=8"]
     found = measure(tmp_path / "a", *overrides, f"eval.cache_dir={tmp_path / 'shared'}")
-    lines = [json.loads(line) for line in (tmp_path / "a" / "probes.jsonl").read_text().splitlines()]
+    lines = read_jsonl(tmp_path / "a" / "probes.jsonl")
     sides = [[{**line, "which": ""} for line in lines if line["which"] == which] for which in ("baseline", "trained")]
     assert sides[0] == sides[1] and len(sides[0]) == 2 * sum(of["n"] for of in found["probes"].values()) >= 120
     assert found["probes"]["capability"]["difference"]["value"] == 0

@@ -1,36 +1,26 @@
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
 
 from rlhf_exp.evaluation.token_figures import split_text
 from rlhf_exp.models import kl
 from rlhf_exp.models.generation import Sampling
 from rlhf_exp.models.kl import measure_completions, measure_tokens
+from rlhf_exp.models.untrained import build_byte_tokenizer
+
+TOKENIZER = build_byte_tokenizer()
 
 
-@pytest.fixture(scope="module")
-def byte_level():
-    """A tokenizer whose tokens may be parts of characters."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(False), decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=["<eos>"], initial_alphabet=alphabet)
-    tokenizer.train_from_iterator(["the answer is 8"], trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<eos>")
+def test_a_character_of_several_tokens_is_the_text_of_its_last_one():
+    ids = TOKENIZER(" é!").input_ids + [TOKENIZER.eos_token_id]
+    assert split_text(TOKENIZER, ids, " é!") == [" ", "", "é", "!", ""]
 
 
-def test_a_character_of_several_tokens_is_the_text_of_its_last_one(byte_level):
-    ids = byte_level(" é!").input_ids + [byte_level.eos_token_id]
-    assert split_text(byte_level, ids, " é!") == [" ", "", "é", "!", ""]
-
-
-def test_the_texts_of_any_tokens_are_together_the_completion(byte_level):
+def test_the_texts_of_any_tokens_are_together_the_completion():
     generator = torch.Generator().manual_seed(0)
     for _ in range(200):
-        ids = torch.randint(len(byte_level), (20,), generator=generator).tolist()  # parts of characters, cut off too
-        text = byte_level.decode(ids, skip_special_tokens=True)
-        texts = split_text(byte_level, ids, text)
+        ids = torch.randint(len(TOKENIZER), (20,), generator=generator).tolist()  # parts of characters, cut off too
+        text = TOKENIZER.decode(ids, skip_special_tokens=True)
+        texts = split_text(TOKENIZER, ids, text)
         assert len(texts) == 20 and "".join(texts) == text
 
 

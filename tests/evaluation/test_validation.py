@@ -9,26 +9,19 @@ import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 
-from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.evaluation.completions import sample_held_out
 from rlhf_exp.evaluation.evaluators import Validation
-from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
-from rlhf_exp.rewards import build_rewards
-from rlhf_exp.tasks import load_task
+from rlhf_exp.models.loading import load_policy
+from rlhf_exp.runs.folder import read_jsonl
+from tests.building import ROLLOUTS_OF_8, UNTRAINED, load_experiment
 
-SMALL = ["model=tiny_untrained", "model.init.hidden_size=32", "model.init.num_hidden_layers=1", "max_tokens=8",
-         "eval.rows=8", "eval.every=1", "eval.every_rows=16", "device=cpu"]  # fmt: skip
+SMALL = [*UNTRAINED, "max_tokens=8", "eval.rows=8", "eval.every=1", "eval.every_rows=16"]
 
 
 @pytest.fixture
 def experiment(tmp_path):
-    cfg = compose_config([*SMALL, "task.train_rows=8", "eval.completions=2"])
-    source = resolve_model(cfg, tmp_path)
-    tokenizer = load_tokenizer(source)
-    task = load_task(cfg, tokenizer)
-    return Experiment(cfg, None, source, tokenizer, task, build_rewards(cfg, task))
+    return load_experiment(tmp_path, *SMALL, "task.train_rows=8", "eval.completions=2")
 
 
 def test_its_rows_are_neither_trained_on_nor_reported(experiment):
@@ -38,10 +31,8 @@ def test_its_rows_are_neither_trained_on_nor_reported(experiment):
 
 
 def test_more_rows_than_its_split_has_are_refused(tmp_path):
-    cfg = compose_config([*SMALL, "task.train_rows=8", "eval.every_rows=100000"])
-    with pytest.raises(ConfigError, match="found 919 of 100000 problems .* in the validation split") as refused:
-        load_task(cfg, load_tokenizer(resolve_model(cfg, tmp_path)))
-    assert len(refused.value.problems) == 1
+    with pytest.raises(ConfigError, match="found 919 of 100000 problems .* in the validation split"):
+        load_experiment(tmp_path, *SMALL, "task.train_rows=8", "eval.every_rows=100000")
 
 
 def test_each_measurement_has_the_same_random_numbers_and_leaves_torchs_alone(experiment):
@@ -77,21 +68,19 @@ def test_the_kl_is_that_of_evaluation(adapter, experiment):
 
 def test_the_best_policy_becomes_the_runs_model(command_line, tmp_path):
     """Nothing is right at 8 tokens, so that the start model, which is the first, is the best."""
-    small = ["reward=brevity", "algo.args.max_steps=2"]
-    small += ["algo.args.per_device_train_batch_size=8", "algo.args.num_generations=4"]
-    done = command_line(*SMALL, *small, "eval.best=true", "algo.args.save_steps=1", "output_dir=run", cwd=tmp_path)
+    small = [*SMALL, *ROLLOUTS_OF_8["grpo"], "reward=brevity", "algo.args.max_steps=2", "algo.args.save_steps=1"]
+    done = command_line(*small, "device=cpu", "eval.best=true", "output_dir=run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     run = tmp_path / "run"
     assert not list(run.glob("*best*"))
     assert json.loads((run / "run.json").read_text())["best"]["step"] == 0
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    rows = read_jsonl(run / "metrics.jsonl")
     assert [row["step"] for row in rows if "validation/accuracy" in row] == [0, 1, 2]
     kept, last = (load_file(run / folder / "model.safetensors") for folder in ("model", "checkpoints/checkpoint-2"))
     assert any(not torch.equal(kept[name], last[name]) for name in kept)
     assert "the policy of step 0, the best of 3 measurements: accuracy 0.0% on 16 validation rows" in done.stdout
-    of_rows = [json.loads(line) for line in (run / "validation.jsonl").read_text().splitlines()]
     measured = [(row["step"], row["validation/reward"]) for row in rows if "validation/reward" in row]
-    assert [(line["step"], fmean(line["reward"])) for line in of_rows] == measured
+    assert [(line["step"], fmean(line["reward"])) for line in read_jsonl(run / "validation.jsonl")] == measured
     assert rows[0]["validation/kl"] == pytest.approx(0, abs=1e-6) and rows[-1]["validation/kl"] > 0
     evaluation = json.loads((run / "evaluation.json").read_text())
     assert evaluation["trained"]["kl"]["mean"]["value"] == pytest.approx(0, abs=1e-6)

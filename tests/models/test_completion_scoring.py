@@ -32,19 +32,13 @@ models: 2e-6 in float32, 0.03 in bfloat16 and on a 4-bit base, whose sums are in
 PAIRS = [("gpt2", "float32"), ("gpt2", "nf4"), ("qwen2", "bfloat16"), ("qwen2", "nf4"), ("qwen3", "float32")]
 
 
-def save(architecture, path):
-    """The folder of a model with large random weights, so that a wrong context shows, and its tokenizer."""
-    tokenizer = build_byte_tokenizer()
-    tokenizer.pad_token = tokenizer.eos_token if architecture == "gpt2" else tokenizer.pad_token
-    build_random(architecture, tokenizer, hidden_size=64, num_attention_heads=4).save_pretrained(path)
-    return tokenizer
-
-
 @pytest.fixture(scope="module", params=PAIRS, ids="-".join)
 def loaded(request, tmp_path_factory):
     """(name of the dtype, model, tokenizer)."""
     (architecture, dtype), path = request.param, tmp_path_factory.mktemp("model")
-    tokenizer = save(architecture, path)
+    tokenizer = build_byte_tokenizer()
+    tokenizer.pad_token = tokenizer.eos_token if architecture == "gpt2" else tokenizer.pad_token
+    build_random(architecture, tokenizer, hidden_size=64, num_attention_heads=4).save_pretrained(path)
     given = "peft=qlora" if dtype == "nf4" else f"model.dtype={dtype}"
     model = load_policy(locate_start_model(compose_config(["model=gpt2", f"model.path={path}", "device=cpu", given])))
     assert str(model.dtype) == f"torch.{'bfloat16' if dtype == 'nf4' else dtype}" and not model.training

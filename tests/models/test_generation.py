@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausalLM
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.rules import machine
 from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.models.generation import Reweight, Sampling, choose_method, sample_completions
+from rlhf_exp.models.untrained import build_byte_tokenizer
+from tests.building import build_random
 
 EOS, PAD = 1, 0
 PROMPTS = [[5, 6, 7], [8], [9, 10, 11, 12, 13], [4, 4]]
@@ -27,19 +28,9 @@ def sample(model, prompts, sampling, method="compact", keys=None, processors=())
 
 @pytest.fixture(params=["qwen3", "gpt2"])
 def model(request):
-    torch.manual_seed(0)
-    if request.param == "gpt2":
-        config = GPT2Config(vocab_size=16, n_positions=64, n_embd=32, n_layer=2, n_head=2, eos_token_id=EOS)
-        made = GPT2LMHeadModel(config)
-    else:
-        config = Qwen3Config(
-            vocab_size=16, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
-            num_key_value_heads=1, head_dim=16, eos_token_id=EOS, tie_word_embeddings=True,
-        )  # fmt: skip
-        made = Qwen3ForCausalLM(config)
-    for parameter in made.parameters():  # sharper than at the start, so that a wrong context shows
-        parameter.data *= 3.0 if parameter.dim() > 1 else 1.0
-    return made.eval()
+    model = build_random(request.param, build_byte_tokenizer())
+    model.resize_token_embeddings(16)  # so few that completions end
+    return model
 
 
 @pytest.mark.parametrize("sampling", [Sampling(10), Sampling(10, 0.7, 0.8), Sampling(10, top_k=4)])

@@ -10,14 +10,12 @@ from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled, set_
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.model_shape import ASSETS
-from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_policy, load_scorer, load_tokenizer, resolve_model, set_thinking
 from rlhf_exp.models.scoring import loading_whole
 from rlhf_exp.models.source import locate_reward_model, locate_start_model
 from rlhf_exp.models.untrained import build_trace_tokenizer
-from rlhf_exp.trainers import build_trainer
-from tests.models.tiny import ARCHITECTURES, CONTEXT, IDS, compose, logits, of_folder, refusal
+from tests.building import build
+from tests.models.tiny import ARCHITECTURES, CONTEXT, IDS, SMALL, compose, logits, of_folder, refusal
 
 ROWS = [{"prompt": "ab", "completion": f" c{i}", "chosen": f" yes {i}", "rejected": f" no{i}"} for i in range(4)]
 
@@ -157,10 +155,14 @@ def test_thinking_is_refused_where_the_template_does_not_know_it(template):
 # Reward models.
 
 
+def make_trainer(folder, architecture, *overrides):
+    return build(folder, f"model=tiny_{architecture}", *SMALL, *overrides, rows=ROWS)
+
+
 @pytest.mark.parametrize(("architecture", "peft"), [("gpt2", "none"), ("qwen3", "qlora")])
 def test_the_untrained_head_is_the_one_that_training_starts_from(architecture, peft, tmp_path):
-    cfg = compose(architecture, "algo=reward_model", f"peft={peft}", f"output_dir={tmp_path}", "seed=5")
-    trainer = make_trainer(cfg, tmp_path)
+    overrides = ["algo=reward_model", f"peft={peft}", "seed=5"]
+    trainer, cfg = make_trainer(tmp_path, architecture, *overrides), compose(architecture, *overrides)
     torch.rand(3)
     scorer = load_scorer(resolve_model(cfg, tmp_path), cfg.seed)
     head = [tensor for name, tensor in trainer.model.named_parameters() if "score" in name]
@@ -201,8 +203,8 @@ def test_a_reward_model_scores_the_last_token_that_is_not_padding(architecture, 
 
 @pytest.mark.parametrize("peft", ["lora", "qlora"])
 def test_a_runs_reward_model_is_loaded_as_it_was_trained(peft, tmp_path):
-    cfg = compose("qwen2", "algo=reward_model", f"peft={peft}", f"output_dir={tmp_path}", "algo.args.max_steps=1")
-    trainer = make_trainer(cfg, tmp_path)
+    cfg = compose("qwen2", "algo=reward_model", f"peft={peft}")
+    trainer = make_trainer(tmp_path, "qwen2", "algo=reward_model", f"peft={peft}", "algo.args.max_steps=1")
     trainer.train()
     trainer.save_model(str(tmp_path / "model"))
     (tmp_path / ".hydra").mkdir()
@@ -232,17 +234,7 @@ def test_what_is_no_reward_model_is_refused_in_one_line(tmp_path):
 
 @pytest.mark.parametrize("peft", ["none", "lora"])
 def test_a_reward_model_is_no_policy(peft, tmp_path):
-    cfg = compose("gpt2", "algo=reward_model", f"peft={peft}", f"output_dir={tmp_path}")
-    make_trainer(cfg, tmp_path).save_model(str(tmp_path / "model"))
+    make_trainer(tmp_path, "gpt2", "algo=reward_model", f"peft={peft}").save_model(str(tmp_path / "model"))
     cfg = of_folder(tmp_path / "model", "algo=dpo")
     line = f"model.path={tmp_path / 'model'}: holds a reward model; must be a language model"
     assert refusal(load_policy, locate_start_model(cfg)) == line
-
-
-# Training, by the trainers of runs.
-
-
-def make_trainer(cfg, folder):
-    source = resolve_model(cfg, folder)
-    tokenizer, task = load_tokenizer(source), SimpleNamespace(train=ROWS)
-    return build_trainer(Experiment(cfg, None, source, tokenizer, task, [], build_args(cfg)))

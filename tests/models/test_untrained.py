@@ -3,12 +3,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlhf_exp.models.untrained import create_untrained
+from tests.building import SHAPE
 from tests.models.tiny import ARCHITECTURES, refusal
 
-SHAPE = {
-    "hidden_size": 64, "intermediate_size": 192, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "max_position_embeddings": 512,
-}  # fmt: skip
 TEXTS = ["", " ", "\n\nHuman: Hi!", "na\u00efve \u65e5\u672c \U0001f600", "a\tb  c\r\n", "\x00'\"<unk>"]
 
 
