@@ -5,7 +5,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
-from rlhf_exp.models.patches import count_positions, patch_position_ids
+from rlhf_exp.models.patches import patch_position_ids
 from rlhf_exp.models.untrained import build_byte_tokenizer
 from tests.building import build_random
 
@@ -28,12 +28,6 @@ def padding_error(model):
     last = [row[0] if row.dim() == 2 else row[0, -1] for row in alone]
     padded = padded if padded.dim() == 2 else padded[:, -1]
     return max((a - b).abs().max().item() for a, b in zip(padded, last, strict=True))
-
-
-def test_positions_count_from_the_first_real_token():
-    mask = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1], [0, 1, 1, 0], [0, 0, 0, 0]])
-    assert count_positions(mask, 4).tolist() == [[0, 0, 0, 1], [0, 1, 2, 3], [0, 0, 1, 1], [0, 0, 0, 0]]
-    assert count_positions(mask, 1).tolist() == [[1], [3], [1], [0]]
 
 
 @pytest.mark.parametrize("kind", [AutoModelForCausalLM, AutoModelForSequenceClassification])
