@@ -1,13 +1,12 @@
 """completions.jsonl of short trainings, of each algorithm that samples."""
 
-import json
 from collections import Counter
 
 import pytest
 
 from rlhf_exp.callbacks import completions
 from rlhf_exp.callbacks.completions import CompletionsWriter
-from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.runs.folder import RunFolder, read_jsonl
 from tests.building import QUIET, ROLLOUTS_OF_8, UNTRAINED, build, reward_length
 
 ROWS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ."} for i in range(16)]
@@ -18,14 +17,14 @@ TWO_STEPS = [
 SMALL = ["reward=outcome", *UNTRAINED, *QUIET, "max_tokens=6"]
 
 
-def train(folder, *overrides, most=8, rows=ROWS):
+def train(folder, *overrides, most=8, rows=ROWS, resume=None):
     """The lines that training has written, and TRL's figures of each step."""
     trainer = build(folder, *SMALL, *overrides, rows=rows, reward=reward_length)
     trainer.processing_class.chat_template = "{% for message in messages %}{{ message.content }} {% endfor %}"
     trainer.add_callback(CompletionsWriter(trainer, RunFolder(folder, {}), most))
-    trainer.train()
-    lines = [json.loads(line) for line in (folder / "completions.jsonl").read_text().splitlines()]
-    return lines, {row["step"]: row for row in trainer.state.log_history if "reward" in row}
+    trainer.train(resume_from_checkpoint=resume)
+    logged = {row["step"]: row for row in trainer.state.log_history if "reward" in row}
+    return read_jsonl(folder / "completions.jsonl"), logged
 
 
 @pytest.mark.parametrize("algo", ROLLOUTS_OF_8)
@@ -80,8 +79,7 @@ def test_above_the_bound_rollouts_are_thinned_out_evenly_also_after_resuming(tmp
     (tmp_path / "bounded").mkdir()
     bounded, _ = train(tmp_path / "bounded", *given)
     assert bounded == [row for row in whole if row["rollout"] in (4, 8)]
-    # Resumed from step 5, with lines that the checkpoint does not know.
-    trainer = build(tmp_path / "bounded", *SMALL, *given, rows=ROWS, reward=reward_length)
-    trainer.add_callback(CompletionsWriter(trainer, RunFolder(tmp_path / "bounded", {}), 8))
-    trainer.train(resume_from_checkpoint=str(tmp_path / "bounded" / "checkpoints" / "checkpoint-5"))
-    assert [json.loads(line) for line in (tmp_path / "bounded" / "completions.jsonl").open()] == bounded
+    # With lines that the checkpoint does not know.
+    checkpoint = tmp_path / "bounded" / "checkpoints" / "checkpoint-5"
+    resumed, _ = train(tmp_path / "bounded", *given, resume=str(checkpoint))
+    assert resumed == bounded

@@ -48,9 +48,9 @@ def write_run(folder, status="finished"):
     (folder / "diagnosis.json").write_text(json.dumps({"findings": [finding], "health": "warning"}))
 
 
-def test_each_job_of_a_sweep_is_one_wandb_run_with_its_config_results_and_end(tmp_path, monkeypatch):
+def test_each_job_of_a_sweep_is_one_wandb_run_with_its_config_alerts_results_and_end(tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb", reason="wandb is not installed")
-    asked, ended, init, finish = [], [], wandb.init, wandb.Run.finish
+    asked, ended, sent, init, finish = [], [], [], wandb.init, wandb.Run.finish
 
     def record_finish(run, exit_code=None, **kwargs):
         ended.append((dict(run.summary), exit_code))
@@ -58,6 +58,8 @@ def test_each_job_of_a_sweep_is_one_wandb_run_with_its_config_results_and_end(tm
 
     monkeypatch.setattr(wandb, "init", lambda **kwargs: asked.append(kwargs) or init(**kwargs))
     monkeypatch.setattr(wandb.Run, "finish", record_finish)
+    monkeypatch.setattr(wandb.Run, "alert", lambda run, **alert: sent.append(alert))
+    alert("before", "goes nowhere")
     study = tmp_path / "beta_study"
     study.mkdir()
     (study / "multirun.yaml").write_text("")
@@ -66,6 +68,8 @@ def test_each_job_of_a_sweep_is_one_wandb_run_with_its_config_results_and_end(tm
         write_run(study / name)
         with track(cfg, study / name):
             write_run(study / name, status)
+            alert("kl_drift at step 40", name)
+        assert sent.pop() == {"title": "kl_drift at step 40", "text": name} and not sent
         given, (summary, exit_code) = asked.pop(), ended.pop()
         assert [given[key] for key in ("project", "group", "name", "tags")] == [
             "rlhf_exp", "beta_study", name, ["x", "y"]
@@ -116,17 +120,6 @@ def test_wandb_gets_a_table_of_each_rollout(tmp_path, command_line, drawn, algo,
         assert [name for name in table["columns"] if name != "advantage"][:4] == columns
         assert ("advantage" in table["columns"]) == (algo == "grpo")
         assert table["data"][0][1].startswith("use ")
-
-
-def test_an_alert_goes_to_the_open_run_and_nowhere_without_one(tmp_path, monkeypatch):
-    wandb = pytest.importorskip("wandb", reason="wandb is not installed")
-    sent = []
-    monkeypatch.setattr(wandb.Run, "alert", lambda run, **alert: sent.append(alert))
-    alert("before", "")
-    write_run(tmp_path)
-    with track(compose_config(["logging=wandb", f"output_dir={tmp_path}"]), tmp_path):
-        alert("kl_drift at step 40", "high")
-    assert sent == [{"title": "kl_drift at step 40", "text": "high"}]
 
 
 def test_a_wandb_that_fails_costs_a_line_and_not_the_run(tmp_path, monkeypatch, capsys):

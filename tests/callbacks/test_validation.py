@@ -8,7 +8,7 @@ from transformers import TrainerControl, TrainerState
 
 from rlhf_exp.callbacks.metrics import MetricsWriter
 from rlhf_exp.callbacks.validation import Best, Validate
-from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.runs.folder import RunFolder, read_jsonl
 
 METRIC = "validation/accuracy"
 
@@ -52,8 +52,7 @@ def folder(tmp_path):
 
 
 def read(folder):
-    rows = [json.loads(line) for line in (folder.path / "metrics.jsonl").read_text().splitlines()]
-    return {row["step"]: row[METRIC] for row in rows if METRIC in row}
+    return {row["step"]: row[METRIC] for row in read_jsonl(folder.path / "metrics.jsonl") if METRIC in row}
 
 
 def kept(folder):
@@ -88,7 +87,7 @@ def test_a_resumed_run_continues_to_compare_even_without_run_json(folder):
     Trainer(once_more, figures, every=2, best=True, step=3).train()  # from an earlier checkpoint
     assert kept(once_more) == {"best-8": "8"} and once_more.record["best"]["value"] == 0.35
     assert read(once_more) == figures
-    lines = [json.loads(line) for line in (folder.path / "validation.jsonl").read_text().splitlines()]
+    lines = read_jsonl(folder.path / "validation.jsonl")
     assert lines == [{"step": step, "id": ["x"], "accuracy": [value]} for step, value in figures.items()]
 
 
