@@ -1,4 +1,5 @@
-"""Figures of rollouts and losses that TRL does not log, against plain loops."""
+"""Figures of rollouts and losses that TRL does not log, against plain loops. That sampling with other weights shows in
+them: tests/preflight/test_first_steps.py."""
 
 import pytest
 import torch
@@ -13,7 +14,8 @@ SMALL = [
 ]  # fmt: skip
 GROUPS = [*SMALL, "algo.args.num_generations=4", "algo.args.beta=0.2"]
 ROWS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ." + " use" * i} for i in range(4)]
-ALGORITHMS = {"grpo": GROUPS, "rloo": GROUPS, "ppo": SMALL}
+CUT = ["++algo.args.temperature=0.7", "++algo.args.top_p=0.8"]
+ALGORITHMS = {"grpo": [*GROUPS, *CUT], "rloo": GROUPS, "ppo": SMALL}
 
 
 def roll_out_and_learn(tmp_path, *overrides):
@@ -57,29 +59,3 @@ def test_ratio_and_k1_are_of_the_tokens_of_completions(tmp_path):
     assert logged["ratio/max"] == pytest.approx(ratio.max().item())
     k1 = (batch["old_per_token_logps"] - batch["ref_per_token_logps"])[kept].mean()
     assert logged["kl_k1"] == pytest.approx(k1.item())
-
-
-@pytest.mark.parametrize("algo", ALGORITHMS)
-def test_sampling_with_other_weights_than_training_shows(tmp_path, algo, monkeypatch):
-    from rlhf_exp.models import generation
-
-    sample = generation.sample_completions
-
-    def sample_stale(model, *args, **kwargs):
-        head = model.get_output_embeddings().weight
-        kept = head.data.clone()
-        head.data.mul_(1.1)
-        try:
-            return sample(model, *args, **kwargs)
-        finally:
-            head.data.copy_(kept)
-
-    monkeypatch.setattr(generation, "sample_completions", sample_stale)
-    *_, logged = roll_out_and_learn(tmp_path, f"algo={algo}", *ALGORITHMS[algo])
-    assert logged[f"{DIFFERENCE}/mean"] > 0.001
-
-
-def test_agrees_under_temperature_and_top_p(tmp_path):
-    cut = ["++algo.args.temperature=0.7", "++algo.args.top_p=0.8"]
-    *_, logged = roll_out_and_learn(tmp_path, "algo=grpo", *GROUPS, *cut)
-    assert logged[f"{DIFFERENCE}/max"] < 1e-4
