@@ -1,50 +1,38 @@
 """LoRA and 4-bit LoRA on tiny GPT-2, Qwen2 and Qwen3: what a run saves is loaded, merged and trained further."""
 
 import json
-import warnings
 
 import pytest
 import torch
-from peft import get_peft_model
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from rlhf_exp.merge import main
-from rlhf_exp.models.adapters import build_peft_config
 from rlhf_exp.models.loading import load_policy, load_scorer, load_tokenizer, merge, resolve_model
 from rlhf_exp.models.source import ModelSource, locate_start_model
-from tests.models.tiny import ARCHITECTURES, compose, logits, of_folder, refusal
+from tests.models.tiny import ARCHITECTURES, compose, logits, make_trainer, of_folder, refusal
 
 
 def make_run(folder, architecture, *overrides):
-    """A run's folder: start_model, and in model/ an adapter of which nothing is zero, saved as TRL saves it."""
-    cfg = compose(architecture, *overrides)
-    source = resolve_model(cfg, folder)
-    base = load_scorer(source, cfg.seed) if cfg.algo.name == "reward_model" else load_policy(source)
+    """The model of a run, and its source: in the folder are start_model, and in model/ an adapter of which nothing is
+    zero."""
+    trainer = make_trainer(folder, architecture, "algo=sft", *overrides)
     torch.manual_seed(1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = get_peft_model(base, build_peft_config(cfg)).eval()
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            if cfg.peft.quantization:
-                parameter.data = parameter.data.to(torch.bfloat16)  # as TRL does
-            if "lora_B" in name:
-                torch.nn.init.normal_(parameter.data, std=0.2)
-    model.save_pretrained(folder / "model")
-    load_tokenizer(source).save_pretrained(folder / "model")
-    return cfg, model, source
+    for name, parameter in trainer.model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter.data, std=0.2)
+    trainer.save_model(str(folder / "model"))
+    return trainer.model.eval(), resolve_model(compose(architecture, *overrides), folder)
 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
 def lora(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
-    cfg, model, source = make_run(folder, request.param, "peft=lora")
-    return folder, cfg, model, source
+    return folder, *make_run(folder, request.param, "peft=lora")
 
 
 def test_an_adapter_is_loaded_onto_its_base_as_it_was_saved(lora):
-    folder, cfg, model, source = lora
+    folder, model, source = lora
     loaded = load_policy(source.at(folder / "model"))
     assert torch.equal(logits(loaded), logits(model))
     assert not torch.allclose(logits(loaded), logits(load_policy(source)), atol=1e-2)
@@ -55,7 +43,7 @@ def test_an_adapter_is_loaded_onto_its_base_as_it_was_saved(lora):
 
 def test_a_run_starts_from_another_runs_adapter(lora, tmp_path):
     """model.path=RUN/model: merged into the new run's folder once, and trained and measured from there."""
-    folder, cfg, model, source = lora
+    folder, model, source = lora
     started = of_folder(folder / "model", "algo=dpo", "peft=lora")
     (tmp_path / ".saving" / "start_model").mkdir(parents=True)  # a merge that was cut off is begun again
     (tmp_path / ".saving" / "start_model" / "config.json").write_text("{}")
@@ -66,7 +54,7 @@ def test_a_run_starts_from_another_runs_adapter(lora, tmp_path):
     assert resolve_model(started, tmp_path) == start
     assert (tmp_path / "start_model" / "model.safetensors").stat().st_mtime_ns == written
     policy = load_policy(start)
-    assert policy.config.model_type == cfg.model.init["architecture"]
+    assert policy.config.model_type == model.config.model_type
     assert torch.allclose(logits(policy), logits(model), atol=1e-5)  # measured: 6e-7
     merged, trained = load_tokenizer(start), load_tokenizer(source.at(folder / "model"))
     assert merged.get_vocab() == trained.get_vocab() and merged.pad_token_id == trained.pad_token_id
@@ -74,7 +62,7 @@ def test_a_run_starts_from_another_runs_adapter(lora, tmp_path):
 
 @pytest.mark.parametrize("architecture", ["gpt2", "qwen2"])
 def test_a_reward_models_adapter_carries_its_head(architecture, tmp_path):
-    cfg, model, source = make_run(tmp_path, architecture, "peft=lora", "algo=reward_model")
+    model, source = make_run(tmp_path, architecture, "peft=lora", "algo=reward_model")
     saved = load_file(tmp_path / "model" / "adapter_model.safetensors")
     assert sum(name.endswith("score.weight") for name in saved) == 1
     torch.manual_seed(5)  # the head does not come from the random state
@@ -90,7 +78,7 @@ def test_a_reward_models_adapter_carries_its_head(architecture, tmp_path):
 
 @pytest.mark.parametrize("architecture", ["gpt2", "qwen3"])
 def test_a_4_bit_base_is_loaded_quantised_and_merged_unquantised(architecture, tmp_path):
-    cfg, model, source = make_run(tmp_path, architecture, "peft=qlora")
+    model, source = make_run(tmp_path, architecture, "peft=qlora")
     assert {type(m).__name__ for m in model.modules()} >= {"Linear4bit"}
     assert model.get_base_model().dtype == torch.bfloat16
     assert logits(model).isfinite().all()
@@ -108,7 +96,7 @@ def test_a_4_bit_base_is_loaded_quantised_and_merged_unquantised(architecture, t
 
 
 def test_the_command_writes_a_model_and_says_so(lora, tmp_path, capsys):
-    folder, _, model, source = lora
+    folder, model, source = lora
     (folder / "run.json").write_text("{}")
     assert main([str(folder), str(tmp_path / "out"), "--dtype", "bfloat16"]) == 0
     assert f"written: {tmp_path / 'out'} ({folder / 'model'} on {source.path}, bfloat16)\n" in capsys.readouterr().out
@@ -119,7 +107,7 @@ def test_the_command_writes_a_model_and_says_so(lora, tmp_path, capsys):
 
 def test_the_command_refuses_in_one_line(tmp_path, capsys):
     adapter, out = tmp_path / "a" / "model", tmp_path / "out"
-    _, _, source = make_run(tmp_path / "a", "gpt2", "peft=lora")
+    _, source = make_run(tmp_path / "a", "gpt2", "peft=lora")
     capsys.readouterr()
     for *arguments, line in (
         (tmp_path / "x", out, f"{tmp_path / 'x'}: no adapter_config.json there; must be an adapter's folder"),

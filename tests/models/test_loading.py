@@ -14,10 +14,7 @@ from rlhf_exp.models.loading import load_policy, load_scorer, load_tokenizer, re
 from rlhf_exp.models.scoring import loading_whole
 from rlhf_exp.models.source import locate_reward_model, locate_start_model
 from rlhf_exp.models.untrained import build_trace_tokenizer
-from tests.building import build
-from tests.models.tiny import ARCHITECTURES, CONTEXT, IDS, SMALL, compose, logits, of_folder, refusal
-
-ROWS = [{"prompt": "ab", "completion": f" c{i}", "chosen": f" yes {i}", "rejected": f" no{i}"} for i in range(4)]
+from tests.models.tiny import ARCHITECTURES, CONTEXT, IDS, compose, logits, make_trainer, of_folder, refusal
 
 
 @pytest.mark.parametrize(
@@ -153,10 +150,6 @@ def test_thinking_is_refused_where_the_template_does_not_know_it(template):
 
 
 # Reward models.
-
-
-def make_trainer(folder, architecture, *overrides):
-    return build(folder, f"model=tiny_{architecture}", *SMALL, *overrides, rows=ROWS)
 
 
 @pytest.mark.parametrize(("architecture", "peft"), [("gpt2", "none"), ("qwen3", "qlora")])

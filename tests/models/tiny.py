@@ -5,18 +5,25 @@ import torch
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
+from tests.building import QUIET, build
 
 ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
 CONTEXT = 64
 SMALL = [
-    "device=cpu", "model.init.hidden_size=64", "model.init.intermediate_size=64",
+    *QUIET, "model.init.hidden_size=64", "model.init.intermediate_size=64",
     f"model.init.max_position_embeddings={CONTEXT}",
 ]  # fmt: skip
 IDS = torch.tensor([[5, 9, 200, 31, 77, 8], [6, 60, 61, 62, 3, 3]])
+ROWS = [{"prompt": "ab", "completion": f" c{i}", "chosen": f" yes {i}", "rejected": f" no{i}"} for i in range(4)]
 
 
 def compose(architecture, *overrides):
     return compose_config([f"model=tiny_{architecture}", *SMALL, *overrides])
+
+
+def make_trainer(folder, architecture, *overrides):
+    """That of a run in `folder`, whose start model is as in `compose`."""
+    return build(folder, f"model=tiny_{architecture}", *SMALL, *overrides, rows=ROWS)
 
 
 def of_folder(folder, *overrides):

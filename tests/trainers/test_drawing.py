@@ -127,6 +127,7 @@ def test_without_it_the_trainer_has_trls_order(tmp_path):
     ("overrides", "line"),
     [
         (["algo=ppo", *SIGNAL], "task.draw=signal: only with grpo and rloo, which compare the completions of a prompt"),
+        (["algo=sft", *SIGNAL], "task.draw=signal: only with grpo and rloo, "),
         (["algo=grpo", "task.draw=signal"], "task.draw=signal: a prompt is drawn by its earlier completions, and "),
         (["algo=grpo", *SIGNAL, "reward=graduated"], "task.draw=signal: must know which completions are right; add "),
         (["algo=grpo", "task=brevity", *SIGNAL], "task.draw=signal: must know which completions are right; use a task"),
