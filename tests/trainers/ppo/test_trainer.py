@@ -1,6 +1,6 @@
 """The PPO trainer on tiny models: its loss against a slow reference in float64, and what it saves and resumes.
 
-That ratio and KL begin at 1 and 0, and that exactly policy and critic, or their adapters, learn:
+That ratio and KL begin at 1 and 0, and that policy and critic learn and nothing else:
 tests/preflight/test_first_steps.py.
 """
 
@@ -256,9 +256,14 @@ def test_what_is_saved_loads_as_a_plain_model_with_the_critic_beside_it(trained,
 
 
 @pytest.mark.parametrize("critic", ["shared", "separate"])
-def test_an_adapter_is_saved_without_the_critic(make, tmp_path, critic):
+def test_with_lora_the_adapter_and_the_critic_learn(make, tmp_path, critic):
     lora = LoraConfig(task_type="CAUSAL_LM", target_modules="all-linear", r=4)
-    make(peft_config=lora, critic=critic, max_steps=4, save_strategy="steps", save_steps=4).train()
+    trainer = make(peft_config=lora, critic=critic, max_steps=4, save_strategy="steps", save_steps=4)
+    before = copy_parameters(trainer.model)
+    trainer.train()
+    moved = list_moved(trainer.model, before)
+    assert any("lora_B" in name for name in moved) and any(name.startswith("critic.") for name in moved)
+    assert all("lora" in name or name.startswith("critic.") for name in moved)
     assert not any("critic" in name for name in load_file(tmp_path / "checkpoint-4" / "adapter_model.safetensors"))
 
 
