@@ -2,7 +2,6 @@ import math
 
 import pytest
 
-from rlhf_exp.report.groups import Groups
 from rlhf_exp.report.page import Callout, Text
 from rlhf_exp.report.pairwise import run_figures
 from rlhf_exp.report.words import RAREST, describe_in_words, explain_change, find_words
@@ -10,13 +9,9 @@ from rlhf_exp.runs.load import load_run
 
 
 @pytest.fixture
-def groups(tmp_path, make_run) -> Groups:
-    """A setting that gains and one that does not, of three seeds each."""
-    gains = {"bnpo": 0.5, "grpo": 0.0}
-    return {
-        name: [load_run(make_run(tmp_path / f"{name}{seed}", seed, name, gain)) for seed in range(3)]
-        for name, gain in gains.items()
-    }
+def groups(make_groups):
+    """A setting that gains and one that does not."""
+    return make_groups(3, bnpo=0.5, grpo=0.0)
 
 
 def describe(groups):
@@ -58,12 +53,6 @@ def test_a_change_is_said_by_the_same_test_as_in_the_tables(groups):
     )
 
 
-def test_nothing_is_explained_without_sampled_completions(groups):
-    for run in groups["bnpo"]:
-        run.samples.clear()
-    assert explain_change(groups["bnpo"]) == ""
-
-
 def test_unhealthy_and_unfinished_runs_are_counted_by_finding_and_setting(groups, edit, edit_info):
     assert [block.kind for block in describe(groups) if isinstance(block, Callout)] == ["ok"]
     sick, failed, healthy = groups["grpo"]
@@ -74,16 +63,6 @@ def test_unhealthy_and_unfinished_runs_are_counted_by_finding_and_setting(groups
     found = describe(groups | {"grpo": [load_run(sick.path), load_run(failed.path), healthy]})
     [callout] = [block for block in found if isinstance(block, Callout)]
     assert callout.text == "Of 6 runs: kl drift in 1 (grpo 1 of 3), failed in 1 (grpo 1 of 3)."
-
-
-def test_the_costs_are_relative_to_the_cheapest_setting(groups, edit_info):
-    for label, seconds in (("bnpo", 10.0), ("grpo", 25.0)):
-        for run in groups[label]:
-            edit_info(run.path, steps=10, **{"work.step_seconds": seconds, "completion_tokens": 500})
-    loaded = {label: [load_run(run.path) for run in group] for label, group in groups.items()}
-    [text] = [block.text for block in describe(loaded) if isinstance(block, Text) and "least" in block.text]
-    assert "Seconds of training: least 10 (bnpo); grpo 2.5 times that (25)." in text
-    assert "Sampled tokens: least 500 (bnpo); the others about the same." in text
 
 
 def test_of_many_settings_only_the_first_and_the_last_are_explained(groups):
