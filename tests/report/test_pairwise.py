@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from rlhf_exp.report import write_report
-from rlhf_exp.report.columns import DIFFERENCE, TESTED, TRAINED, align, mean_over_seeds, of_samples, stack
+from rlhf_exp.report.columns import DIFFERENCE, TESTED, TRAINED, mean_over_seeds, stack
 from rlhf_exp.report.page import Table
 from rlhf_exp.report.pairwise import (
     describe_collapsed,
@@ -101,13 +101,9 @@ def test_a_folder_without_samples_has_means_without_intervals_and_a_note(groups,
     assert "Not tested, for one seed, or no figures of rows that all share: grpo." in text
 
 
-def test_rows_that_only_some_runs_have_are_left_out(groups):
-    run = groups["grpo"][0]
-    read = of_samples("trained", lambda sample: sample["outcome"] == "correct")
-    assert align([run, run], read).shape == (2, 128)
+def test_rows_that_only_some_runs_have_are_left_out():
     assert stack([{"a": 1.0, "b": 0.0, "c": 1.0}, {"c": 0.0, "a": 0.5}]).tolist() == [[1.0, 1.0], [0.5, 0.0]]
     assert stack([{"a": 1.0}, {"b": 0.0}]) is None and stack([{}, {"b": 0.0}]) is None and stack([]) is None
-    assert of_samples("trained", lambda sample: sample["unknown"])(run) == {}
 
 
 def test_a_collapsed_seed_is_named_in_the_report(groups, tmp_path, edit):

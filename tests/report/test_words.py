@@ -5,7 +5,6 @@ import pytest
 from rlhf_exp.report.page import Callout, Text
 from rlhf_exp.report.pairwise import run_figures
 from rlhf_exp.report.words import RAREST, describe_in_words, explain_change, find_words
-from rlhf_exp.runs.load import load_run
 
 
 @pytest.fixture
@@ -53,16 +52,9 @@ def test_a_change_is_said_by_the_same_test_as_in_the_tables(groups):
     )
 
 
-def test_unhealthy_and_unfinished_runs_are_counted_by_finding_and_setting(groups, edit, edit_info):
-    assert [block.kind for block in describe(groups) if isinstance(block, Callout)] == ["ok"]
-    sick, failed, healthy = groups["grpo"]
-    findings = [{"name": "kl_drift", "severity": "warning"}, {"name": "no_measurable_gain", "severity": "info"}]
-    (sick.path / "diagnosis.json").write_text("{}")
-    edit(sick.path, "diagnosis.json", findings=findings)
-    edit_info(failed.path, status="failed")
-    found = describe(groups | {"grpo": [load_run(sick.path), load_run(failed.path), healthy]})
-    [callout] = [block for block in found if isinstance(block, Callout)]
-    assert callout.text == "Of 6 runs: kl drift in 1 (grpo 1 of 3), failed in 1 (grpo 1 of 3)."
+def test_healthy_runs_are_said_to_be(groups):
+    [callout] = [block for block in describe(groups) if isinstance(block, Callout)]
+    assert (callout.kind, callout.text) == ("ok", "Of 6 runs: no check accuses any.")
 
 
 def test_of_many_settings_only_the_first_and_the_last_are_explained(groups):
