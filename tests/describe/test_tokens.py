@@ -8,7 +8,8 @@ from rlhf_exp.launch.arguments import compose_command
 
 def test_a_closed_vocabulary_counts_its_own_words_and_refuses_others():
     cfg = compose_config(["algo=sft"])
-    known, unknown = (Example("s", "train", 2, text, (" yes",)) for text in ("use 8 7 3 make 53 .", "make tea and bread"))
+    prompts = ("use 8 7 3 make 53 .", "make tea and bread")
+    known, unknown = (Example("s", "train", 2, prompt, (" yes",)) for prompt in prompts)
     assert count_tokens(cfg, load_tokenizer(cfg), [known]) == [(7, (2,))]
     with pytest.raises(ConfigError, match="model=tiny: its tokenizer does not know 75% of the words; choose another: "):
         count_tokens(cfg, load_tokenizer(cfg), [unknown])

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from rlhf_exp.report import write_report
-from rlhf_exp.report.columns import DIFFERENCE, TESTED, TRAINED, mean_over_seeds, stack
+from rlhf_exp.report.columns import DIFFERENCE, FAILED, PARTIAL, TESTED, TRAINED, mean_over_seeds, stack
 from rlhf_exp.report.page import Table
 from rlhf_exp.report.pairwise import (
     describe_collapsed,
@@ -99,6 +99,12 @@ def test_a_folder_without_samples_has_means_without_intervals_and_a_note(groups,
     write_report(paths, tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text()
     assert "Not tested, for one seed, or no figures of rows that all share: grpo." in text
+
+
+def test_where_no_answer_is_partial_those_that_are_not_right_failed(groups):
+    run = groups["grpo"][0]
+    assert FAILED.read(run)["value"] == pytest.approx(1 - TRAINED.read(run)["value"])
+    assert PARTIAL.read(run)["value"] == 0
 
 
 def test_rows_that_only_some_runs_have_are_left_out():

@@ -1,4 +1,5 @@
 import math
+import re
 
 import pytest
 
@@ -31,7 +32,7 @@ def test_z_is_that_of_monroe_and_others_by_hand():
 
 def test_a_word_counts_once_per_completion_and_numbers_are_left_out():
     assert find_words(["no 12"] * 50, [["no no no no 13"] * 50]) == ([], 1, pytest.approx(1.96, abs=1e-3))
-    assert find_words(["no"] * (RAREST - 1), [["no"] * 0 + ["13"]])[1] == 0
+    assert find_words(["no"] * (RAREST - 1), [["13"]])[1] == 0
 
 
 def test_a_word_that_rises_in_one_seed_and_falls_in_another_has_not_changed():
@@ -50,6 +51,14 @@ def test_a_change_is_said_by_the_same_test_as_in_the_tables(groups):
     assert explain_change(groups["bnpo"], "bnpo", hidden).startswith(
         "No measurable change in failed answers (80% power for "
     )
+
+
+def test_words_that_changed_are_listed_by_the_way_they_went(groups):
+    for run in groups["bnpo"]:
+        for sample in run.samples:
+            sample["completion"] = "give up" if sample["which"] == "baseline" else "go up"
+    words = r'more often "go" 0 to 100% \(z \+[0-9.]+\); less often "give" 100 to 0% \(z -[0-9.]+\)\.$'
+    assert re.search(words, explain_change(groups["bnpo"]))
 
 
 def test_healthy_runs_are_said_to_be(groups):

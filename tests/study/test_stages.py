@@ -119,8 +119,3 @@ def test_every_study_has_a_title_and_its_jobs():
         study = read_study(name)
         folders = [job.folder for stage in study.stages.values() for job in stage.jobs]
         assert len(set(folders)) == len(folders) and all(folder.is_relative_to(study.out) for folder in folders)
-
-
-def test_an_unknown_study_names_the_nearest():
-    with pytest.raises(ConfigError, match="did you mean noise"):
-        read_study("nois")
