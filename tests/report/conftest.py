@@ -20,6 +20,13 @@ GOLDEN = Path(__file__).parent / "golden"
 ROWS = 128
 
 
+def table_rows(out, title):
+    """The cells of the table below a heading of out/report.md, without its head."""
+    section = (out / "report.md").read_text().split(f"## {title}\n")[1]
+    lines = [line for line in section.split("\n##")[0].splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
 @pytest.fixture(scope="session")
 def make_run(tmp_path_factory):
     """Each run is made once, and copied where a test wants it."""

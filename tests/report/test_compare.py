@@ -12,18 +12,12 @@ from rlhf_exp.report.groups import group_runs, keep_measured
 from rlhf_exp.report.page import Table, Widget
 from rlhf_exp.report.samples import compare_samples
 from rlhf_exp.runs.load import NotARun, load_run
-from tests.report.conftest import GOLDEN
+from tests.report.conftest import GOLDEN, table_rows
 
 
 @pytest.fixture
 def sweep(make_groups):
     return [run.path for group in make_groups(3, grpo=0.25, dr_grpo=0.25).values() for run in group]
-
-
-def table_rows(out, title):
-    section = (out / "report.md").read_text().split(f"## {title}\n")[1]
-    lines = [line for line in section.split("\n##")[0].splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
 def test_of_a_seed_that_was_run_twice_the_later_run_counts(sweep, edit_info):

@@ -5,6 +5,7 @@ from rlhf_exp.report.columns import CORRECT_BEFORE, align
 from rlhf_exp.report.noise import measure_passes
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.stats import SHARES, crossed_interval
+from tests.report.conftest import table_rows
 
 
 @pytest.fixture
@@ -29,8 +30,6 @@ def test_the_deviation_between_passes_is_that_of_their_accuracies(passes):
 
 def test_the_report_shows_each_pass(passes, tmp_path):
     write_report(passes, tmp_path / "out")
-    text = (tmp_path / "out" / "report.md").read_text()
-    section = text.split("## Measured alone: none\n")[1].split("\n## ")[0]
-    names = [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("|")]
-    assert names[2:] == [*map(str, range(8)), "mean", "standard deviation"]
+    names = [row[0] for row in table_rows(tmp_path / "out", "Measured alone: none")]
+    assert names == [*map(str, range(8)), "mean", "standard deviation"]
     assert study_table(passes).startswith("Measured alone: none:")
