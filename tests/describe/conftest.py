@@ -26,15 +26,10 @@ HELPFUL = [
 
 
 @pytest.fixture
-def hh_folder(tmp_path):
+def hh_overrides(tmp_path):
     folder = tmp_path / "hh"
     folder.mkdir()
     for name, rows in (("harmless-base", HARMLESS), ("helpful-base", HELPFUL)):
         (folder / f"{name}-test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
-
-
-@pytest.fixture
-def hh_overrides(hh_folder):
     subsets = "task.subsets=[harmless-base,helpful-base]"
-    return ["task=hh_rlhf", "task.source=file", f"task.path={hh_folder}", subsets, "model=tiny_gpt2"]
+    return ["task=hh_rlhf", "task.source=file", f"task.path={folder}", subsets, "model=tiny_gpt2"]

@@ -4,7 +4,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.describe.page import show_rows
 from rlhf_exp.describe.rows import Data, Example
 from rlhf_exp.report import samples
-from rlhf_exp.report.page import Pair, to_markdown
+from rlhf_exp.report.page import Pair
 from rlhf_exp.tasks.tokens import Tokens
 
 PAIR = ("chosen", "rejected")
@@ -58,12 +58,3 @@ def test_of_more_rows_than_a_page_holds_each_split_and_subset_has_some(cfg, monk
     assert f"The page has {len(shown)} of 1,053 rows" in note
     assert all(isinstance(block, Pair) for block in widget.instead)
     assert [pair.prompt for pair in widget.instead] == ["train 0", "train 0", "train 1", "test 0", "test 0", "test 1"]
-
-
-def test_a_row_in_describe_md_ends_no_block_of_text(cfg):
-    hostile = "```\n</pre><img src=x onerror=alert(1)>\n# heading"
-    row = Example("s", "train", 2, hostile, (hostile,), "*id* <b>")
-    _, _, widget = show(cfg, [row], [Tokens(1, (1,))], ("answer",))
-    assert to_markdown([widget]).split("\n\n") == [
-        "**train: \\*id\\* \\<b>**", f"````text\n{hostile}\n````", "Answer: 1 tokens", f"````text\n{hostile}\n````"
-    ]  # fmt: skip

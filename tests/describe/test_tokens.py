@@ -6,21 +6,13 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.arguments import compose_command
 
 
-def count(overrides, *rows):
-    cfg = compose_config(["algo=sft", *overrides])
-    examples = [Example("subset", "train", 2, prompt, answers) for prompt, *answers in rows]
-    return count_tokens(cfg, load_tokenizer(cfg), examples)
-
-
-def test_an_answer_counts_with_its_end_token():
-    bytes_ = ["task=hh_rlhf", "task.source=generated", "model=tiny_gpt2"]
-    assert count(bytes_, ("a b", " c", " dd"), ("x", " yyy", " z")) == [(3, (3, 4)), (1, (5, 3))]
-
-
 def test_a_closed_vocabulary_counts_its_own_words_and_refuses_others():
-    assert count([], ("use 8 7 3 make 53 .", " yes")) == [(7, (2,))]
+    cfg = compose_config(["algo=sft"])
+    prompts = ("use 8 7 3 make 53 .", "make tea and bread")
+    known, unknown = (Example("s", "train", 2, prompt, (" yes",)) for prompt in prompts)
+    assert count_tokens(cfg, load_tokenizer(cfg), [known]) == [(7, (2,))]
     with pytest.raises(ConfigError, match="model=tiny: its tokenizer does not know 75% of the words; choose another: "):
-        count([], ("make tea and bread", " yes"))
+        count_tokens(cfg, load_tokenizer(cfg), [unknown])
 
 
 def test_a_folder_without_a_tokenizer_is_refused_in_one_line(tmp_path):

@@ -14,24 +14,42 @@ import pytest
 from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.evaluation.metrics import compare, summarise
 from rlhf_exp.runs.folder import write_jsonl
+from rlhf_exp.runs.load import load_run
 
 GOLDEN = Path(__file__).parent / "golden"
 ROWS = 128
 
 
+def table_rows(out, title):
+    """The cells of the table below a heading of out/report.md, without its head."""
+    section = (out / "report.md").read_text().split(f"## {title}\n")[1]
+    lines = [line for line in section.split("\n##")[0].splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
 @pytest.fixture(scope="session")
-def made(tmp_path_factory):
-    """Each synthetic run is made once, and copied where a test wants it."""
-    return tmp_path_factory.mktemp("runs")
+def make_run(tmp_path_factory):
+    """Each run is made once, and copied where a test wants it."""
+    made = tmp_path_factory.mktemp("runs")
 
-
-@pytest.fixture
-def make_run(made):
     def make(path, seed=0, loss_type="grpo", gain=0.25):
         source = made / f"{seed}-{loss_type}-{gain}"
         if not source.exists():
             _make_run(source, seed, loss_type, gain)
         return shutil.copytree(source, path)
+
+    return make
+
+
+@pytest.fixture
+def make_groups(tmp_path, make_run):
+    """make_groups(2, grpo=0.3, bnpo=0.0): runs by their loss, of so many seeds and with these gains."""
+
+    def make(seeds, **gains):
+        return {
+            loss: [load_run(make_run(tmp_path / f"{loss}{seed}", seed, loss, gain)) for seed in range(seeds)]
+            for loss, gain in gains.items()
+        }
 
     return make
 

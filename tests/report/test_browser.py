@@ -15,11 +15,6 @@ from tests.report.test_markup import HOSTILE, write_texts
 pytestmark = needs_browser
 
 
-@pytest.fixture
-def run_dir(tmp_path):
-    return shutil.copytree(GOLDEN / "grpo", tmp_path / "run")
-
-
 def test_a_run_shows_its_curves_and_all_of_its_samples(run_dir, tmp_path):
     page = write_report([run_dir], run_dir)
     found = ask(

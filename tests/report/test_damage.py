@@ -47,13 +47,6 @@ def test_a_value_of_another_type_is_one_line(value, run_dir, capsys):
     assert 2 in found
 
 
-def test_the_line_names_the_run_and_what_was_found(run_dir, edit_info, capsys):
-    edit_info(run_dir, seconds="abc")
-    assert report([str(run_dir)]) == 2
-    line = f"rlhf_exp report: {run_dir}: a file in it is damaged, or was written by another program (AttributeError: "
-    assert capsys.readouterr().err.startswith(line)
-
-
 def test_a_run_without_hydras_own_file_is_recalled(tmp_path):
     (tmp_path / ".hydra").mkdir()
     Path(tmp_path, ".hydra", "overrides.yaml").write_text("- seed=1\n- output_dir=x\n")

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from rlhf_exp.report.groups import gather, group_runs, name_method, sort_runs
+from rlhf_exp.report.groups import group_runs, name_method, sort_runs
 from rlhf_exp.runs.load import load_run
 
 
@@ -36,13 +36,6 @@ def make(tmp_path):
 )  # fmt: skip
 def test_a_method_is_named_as_people_name_it(make, algo, given, name):
     assert name_method(make("a", algo, **given)) == name
-
-
-def test_what_follows_the_seed_names_and_tags_make_no_settings(make):
-    runs = [make(f"seed-{seed}", "grpo", seed) for seed in range(2)]
-    for run, name in zip(runs, "ab", strict=True):
-        run.config["run"] = {"name": name, "tags": [name]}
-    assert {label: len(group) for label, group in group_runs(runs).items()} == {"grpo": 2}
 
 
 def test_methods_that_differ_in_everything_are_called_by_their_names_in_a_fixed_order(make):
@@ -114,12 +107,6 @@ def test_no_label_has_what_follows_from_the_rest_or_belongs_to_the_measurement(m
         run.config["reward"]["weights"] = {"overlong": weight}
         run.config["eval"] = {"rows": 100 * weight}
     assert list(group_runs(runs)) == ["reward.weights.overlong=0.1", "reward.weights.overlong=0.2"]
-
-
-def test_a_study_says_itself_which_runs_are_one_setting(make):
-    runs = [make(f"seed-{seed}", "grpo", seed, beta=seed / 10) for seed in range(3)]
-    labels = dict(zip((run.path for run in runs), ("low", "low", "high"), strict=True))
-    assert gather(runs, labels) == {"low": runs[:2], "high": runs[2:]}
 
 
 def test_what_a_run_drew_by_its_seed_is_no_other_input(make):

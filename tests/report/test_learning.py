@@ -1,46 +1,37 @@
 """Curves on validation rows against their cost and against the KL, and the dates of falls."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from rlhf_exp.report.learning import describe_learning
 from rlhf_exp.report.page import Figures, Table
-from rlhf_exp.runs.folder import write_jsonl
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.stats import SHARES, crossed_interval
 
 ROWS = 40
 
 
-def add_validation(folder, accuracies, by_row=True):
-    """A measurement at step 0, and one after every second step of 100 tokens. The right rows are the first ones."""
-    right = [[1] * round(ROWS * accuracy) + [0] * (ROWS - round(ROWS * accuracy)) for accuracy in accuracies]
-    rows = [{"step": 0, "validation/accuracy": accuracies[0], "validation/kl": 0.0}]
-    for i, accuracy in enumerate(accuracies[1:], start=1):
-        spent = {"trained_tokens": 100 * i, "sampled_tokens": 0, "step_seconds": 0.5 * i}
-        rows.append({"step": 2 * i, "validation/accuracy": accuracy, "validation/kl": 0.7 * i, **spent})
-    write_jsonl(folder / "metrics.jsonl", rows)
-    if by_row:
-        names = [f"row {i}" for i in range(ROWS)]
-        lines = [{"step": 2 * i, "id": names, "accuracy": values} for i, values in enumerate(right)]
-        write_jsonl(folder / "validation.jsonl", lines)
-    return load_run(folder)
-
-
 @pytest.fixture
-def groups(tmp_path, make_run):
-    runs = {
-        "grpo": [[0.2, 0.3, 0.5], [0.2, 0.4, 0.4]],
-        "dr_grpo": [[0.2, 0.2, 0.2, 0.6], [0.2, 0.2, 0.2, 0.8]],
-    }
+def measure(run_dir):
+    """measure([0.2, 0.3]): a run with an accuracy at step 0, and one after every second step of 100 tokens; the right
+    rows are the first ones."""
 
-    def make_one(label, seed, accuracies):
-        return add_validation(make_run(tmp_path / f"{label}{seed}", seed, label), accuracies)
+    def measure(accuracies, by_row=True):
+        metrics, validation = [], []
+        for i, accuracy in enumerate(accuracies):
+            spent = {"trained_tokens": 100 * i, "sampled_tokens": 0, "step_seconds": 0.5 * i} if i else {}
+            metrics.append({"step": 2 * i, "validation/accuracy": accuracy, "validation/kl": 0.7 * i, **spent})
+            right = [int(row < round(ROWS * accuracy)) for row in range(ROWS)]
+            validation.append({"step": 2 * i, "id": [f"row {row}" for row in range(ROWS)], "accuracy": right})
+        return replace(load_run(run_dir), metrics=metrics, validation=validation if by_row else [])
 
-    return {
-        label: [make_one(label, seed, accuracies) for seed, accuracies in enumerate(group)]
-        for label, group in runs.items()
-    }
+    return measure
+
+
+def list_falls(*runs):
+    return [row for block in describe_learning({"falls": runs}) if isinstance(block, Table) for row in block.rows]
 
 
 @pytest.mark.parametrize(
@@ -52,30 +43,21 @@ def groups(tmp_path, make_run):
         ([[0.6, 0.575, 0.575, 0.575]], None),  # one row of 40 is no fall
     ],
 )
-def test_a_fall_has_the_date_from_which_on_accuracy_stays_clearly_below_the_start(tmp_path, make_run, seeds, step):
-    group = [add_validation(make_run(tmp_path / f"{i}", i, "grpo"), found) for i, found in enumerate(seeds)]
-    tables = [block for block in describe_learning({"falls": group}) if isinstance(block, Table)]
-    assert [table.rows for table in tables] == ([[["falls", str(step)]]] if step else [])
+def test_a_fall_has_the_date_from_which_on_accuracy_stays_clearly_below_the_start(measure, seeds, step):
+    assert list_falls(*map(measure, seeds)) == ([["falls", str(step)]] if step else [])
 
 
-def test_the_fall_of_a_reward_is_no_difference_of_shares(tmp_path, make_run):
+def test_the_fall_of_a_reward_is_no_difference_of_shares(run_dir):
     """Rows that are added to the differences of two shares once hid a fall on few rows."""
-    folder = make_run(tmp_path / "0", 0, "brevity")
     rewards = {0: [1.0] * 4, 2: [0.1, 0.12, 0.09, 0.11]}
-    write_jsonl(
-        folder / "metrics.jsonl",
-        [{"step": step, "validation/reward": np.mean(found), "step_seconds": step} for step, found in rewards.items()],
-    )
-    names = [f"row {i}" for i in range(4)]
-    write_jsonl(
-        folder / "validation.jsonl",
-        [{"step": step, "id": names, "reward": found} for step, found in rewards.items()],
-    )
-    [table] = [block for block in describe_learning({"falls": [load_run(folder)]}) if isinstance(block, Table)]
-    assert table.rows == [["falls", "2"]]
+    metrics = [{"step": step, "validation/reward": np.mean(of), "step_seconds": step} for step, of in rewards.items()]
+    validation = [{"step": step, "id": list("abcd"), "reward": of} for step, of in rewards.items()]
+    assert list_falls(replace(load_run(run_dir), metrics=metrics, validation=validation)) == [["falls", "2"]]
 
 
-def test_curves_stand_at_what_was_spent_and_join_seeds_and_rows(groups):
+def test_curves_stand_at_what_was_spent_and_join_seeds_and_rows(measure):
+    runs = {"grpo": [[0.2, 0.3, 0.5], [0.2, 0.4, 0.4]], "dr_grpo": [[0.2, 0.2, 0.2, 0.6], [0.2, 0.2, 0.2, 0.8]]}
+    groups = {label: [measure(accuracies) for accuracies in group] for label, group in runs.items()}
     [plot] = [plot for block in describe_learning(groups) if isinstance(block, Figures) for plot in block.plots]
     trained, seconds, kl = plot.panels  # nothing was sampled
     assert [line.label for line in trained.lines] == ["grpo", "dr_grpo"]
@@ -87,8 +69,7 @@ def test_curves_stand_at_what_was_spent_and_join_seeds_and_rows(groups):
     assert trained.lines[0].band[:, 1] == pytest.approx([100 * found["low"], 100 * found["high"]])
 
 
-def test_without_the_rows_a_curve_has_no_band_and_a_fall_no_date(tmp_path, make_run):
-    run = add_validation(make_run(tmp_path / "0", 0, "grpo"), [0.6, 0.1, 0.1], by_row=False)
-    _, figures = describe_learning({"falls": [run, run]})
+def test_without_the_rows_a_curve_has_no_band_and_a_fall_no_date(measure):
+    _, figures = describe_learning({"falls": [measure([0.6, 0.1, 0.1], by_row=False)] * 2})
     line = figures.plots[0].panels[0].lines[0]
     assert line.band == pytest.approx(np.array([line.y, line.y]))

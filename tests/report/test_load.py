@@ -18,20 +18,6 @@ def test_an_older_folders_completions_without_number_and_decoding_are_paired(run
     assert len(load_run(run_dir).paired_samples()) == 24
 
 
-def test_completions_of_training_are_read_when_asked_for_and_empty_without_the_file(run_dir):
-    run, rows = load_run(run_dir), [{"step": 1, "completion": "8"}]
-    assert load_run(run_dir).completions == []
-    write_jsonl(run_dir / "completions.jsonl", rows)
-    assert run.completions == rows
-
-
-def test_a_last_line_cut_off_by_a_crash_is_left_out(run_dir):
-    whole = load_run(run_dir).metrics
-    with (run_dir / "metrics.jsonl").open("a") as file:
-        file.write('{"step": 244, "rew')
-    assert load_run(run_dir).metrics == whole
-
-
 @pytest.mark.parametrize("text", ["", '{"sta', "[]", "null"])
 def test_of_several_runs_those_with_a_torn_record_are_left_out_with_a_line(tmp_path, capsys, text):
     for name in ("a", "b", "c"):

@@ -4,7 +4,6 @@ import json
 import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
@@ -14,14 +13,14 @@ from rlhf_exp.errors import UNPRINTABLE, printable, say
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.runs.__main__ import main as list_runs
 from rlhf_exp.runs.folder import write_json, write_jsonl
+from tests.report.test_golden import GOLDEN, SEEDS
 
 HOSTILE = "</pre></td></title><script>alert(1)</script><img src=x onerror=alert(2)>\"'><a href=javascript:x>"
 CODES = (
     "\x1b[31m\x1b]0;title\x07\x9b2J\u202e\r\ud800"  # colour, title, clears the screen, right to left, half a character
 )
 PLAIN = "a plain text"
-GOLDEN, KINDS = Path(__file__).parent / "golden", ("grpo", "reward_model", "dpo")
-SEEDS = ("grpo", "grpo_seed1", "ppo", "ppo_seed1")
+KINDS = ("grpo", "reward_model", "dpo")
 
 
 class Markup(HTMLParser):

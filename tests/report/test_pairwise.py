@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from rlhf_exp.report import write_report
-from rlhf_exp.report.columns import DIFFERENCE, TESTED, TRAINED, align, mean_over_seeds, of_samples, read_wins, stack
+from rlhf_exp.report.columns import DIFFERENCE, FAILED, PARTIAL, TESTED, TRAINED, mean_over_seeds, stack
 from rlhf_exp.report.page import Table
 from rlhf_exp.report.pairwise import (
     describe_collapsed,
@@ -18,13 +18,9 @@ from rlhf_exp.stats import START
 
 
 @pytest.fixture
-def groups(tmp_path, make_run):
-    """Two settings that are alike and one that gained less, of two seeds each."""
-    gains = {"grpo": 0.3, "dr_grpo": 0.3, "bnpo": 0.0}
-    return {
-        name: [load_run(make_run(tmp_path / f"{name}{seed}", seed, name, gain)) for seed in (0, 1)]
-        for name, gain in gains.items()
-    }
+def groups(make_groups):
+    """Two settings that are alike and one that gained less."""
+    return make_groups(2, grpo=0.3, dr_grpo=0.3, bnpo=0.0)
 
 
 def test_each_setting_is_compared_with_the_start_and_with_the_best(groups):
@@ -105,20 +101,15 @@ def test_a_folder_without_samples_has_means_without_intervals_and_a_note(groups,
     assert "Not tested, for one seed, or no figures of rows that all share: grpo." in text
 
 
-def test_rows_that_only_some_runs_have_are_left_out(groups):
+def test_where_no_answer_is_partial_those_that_are_not_right_failed(groups):
     run = groups["grpo"][0]
-    read = of_samples("trained", lambda sample: sample["outcome"] == "correct")
-    assert align([run, run], read).shape == (2, 128)
+    assert FAILED.read(run)["value"] == pytest.approx(1 - TRAINED.read(run)["value"])
+    assert PARTIAL.read(run)["value"] == 0
+
+
+def test_rows_that_only_some_runs_have_are_left_out():
     assert stack([{"a": 1.0, "b": 0.0, "c": 1.0}, {"c": 0.0, "a": 0.5}]).tolist() == [[1.0, 1.0], [0.5, 0.0]]
     assert stack([{"a": 1.0}, {"b": 0.0}]) is None and stack([{}, {"b": 0.0}]) is None and stack([]) is None
-    assert of_samples("trained", lambda sample: sample["unknown"])(run) == {}
-
-
-def test_wins_of_each_row_are_those_of_evaluation_json(groups):
-    run = groups["grpo"][0]
-    paired, wins = run.evaluation["paired"], read_wins(run)
-    assert sum(wins.values()) / len(wins) == pytest.approx(paired["win_rate"]["value"])
-    assert len(wins) == paired["n"]
 
 
 def test_a_collapsed_seed_is_named_in_the_report(groups, tmp_path, edit):

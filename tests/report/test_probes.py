@@ -9,6 +9,7 @@ from rlhf_exp.report.probes import describe_probes
 from rlhf_exp.report.single import describe_run
 from rlhf_exp.runs.figures import percent
 from rlhf_exp.runs.load import load_run
+from tests.report.conftest import table_rows
 
 
 @pytest.fixture
@@ -44,6 +45,5 @@ def test_a_run_shows_its_shares_and_two_samples_of_each_kind_changed_ones_first(
 
 def test_a_comparison_shows_the_shares_of_each_setting_over_its_seeds(probed):
     page = write_report(probed, probed[0].parent / "out")
-    table = page.with_suffix(".md").read_text().split("## Failure-mode probes")[1].split("##")[0]
-    rows = [[cell.split()[0] for cell in line.strip("| ").split(" | ")] for line in table.splitlines() if "|" in line]
-    assert sorted(rows[2:]) == [["dr_grpo", "1", "-", "-"], ["grpo", "2", "0.0%", "50.0%"]]
+    rows = [[cell.split()[0] for cell in row] for row in table_rows(page.parent, "Failure-mode probes")]
+    assert sorted(rows) == [["dr_grpo", "1", "-", "-"], ["grpo", "2", "0.0%", "50.0%"]]

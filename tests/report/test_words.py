@@ -1,22 +1,17 @@
 import math
+import re
 
 import pytest
 
-from rlhf_exp.report.groups import Groups
 from rlhf_exp.report.page import Callout, Text
 from rlhf_exp.report.pairwise import run_figures
 from rlhf_exp.report.words import RAREST, describe_in_words, explain_change, find_words
-from rlhf_exp.runs.load import load_run
 
 
 @pytest.fixture
-def groups(tmp_path, make_run) -> Groups:
-    """A setting that gains and one that does not, of three seeds each."""
-    gains = {"bnpo": 0.5, "grpo": 0.0}
-    return {
-        name: [load_run(make_run(tmp_path / f"{name}{seed}", seed, name, gain)) for seed in range(3)]
-        for name, gain in gains.items()
-    }
+def groups(make_groups):
+    """A setting that gains and one that does not."""
+    return make_groups(3, bnpo=0.5, grpo=0.0)
 
 
 def describe(groups):
@@ -37,7 +32,7 @@ def test_z_is_that_of_monroe_and_others_by_hand():
 
 def test_a_word_counts_once_per_completion_and_numbers_are_left_out():
     assert find_words(["no 12"] * 50, [["no no no no 13"] * 50]) == ([], 1, pytest.approx(1.96, abs=1e-3))
-    assert find_words(["no"] * (RAREST - 1), [["no"] * 0 + ["13"]])[1] == 0
+    assert find_words(["no"] * (RAREST - 1), [["13"]])[1] == 0
 
 
 def test_a_word_that_rises_in_one_seed_and_falls_in_another_has_not_changed():
@@ -58,32 +53,17 @@ def test_a_change_is_said_by_the_same_test_as_in_the_tables(groups):
     )
 
 
-def test_nothing_is_explained_without_sampled_completions(groups):
+def test_words_that_changed_are_listed_by_the_way_they_went(groups):
     for run in groups["bnpo"]:
-        run.samples.clear()
-    assert explain_change(groups["bnpo"]) == ""
+        for sample in run.samples:
+            sample["completion"] = "give up" if sample["which"] == "baseline" else "go up"
+    words = r'more often "go" 0 to 100% \(z \+[0-9.]+\); less often "give" 100 to 0% \(z -[0-9.]+\)\.$'
+    assert re.search(words, explain_change(groups["bnpo"]))
 
 
-def test_unhealthy_and_unfinished_runs_are_counted_by_finding_and_setting(groups, edit, edit_info):
-    assert [block.kind for block in describe(groups) if isinstance(block, Callout)] == ["ok"]
-    sick, failed, healthy = groups["grpo"]
-    findings = [{"name": "kl_drift", "severity": "warning"}, {"name": "no_measurable_gain", "severity": "info"}]
-    (sick.path / "diagnosis.json").write_text("{}")
-    edit(sick.path, "diagnosis.json", findings=findings)
-    edit_info(failed.path, status="failed")
-    found = describe(groups | {"grpo": [load_run(sick.path), load_run(failed.path), healthy]})
-    [callout] = [block for block in found if isinstance(block, Callout)]
-    assert callout.text == "Of 6 runs: kl drift in 1 (grpo 1 of 3), failed in 1 (grpo 1 of 3)."
-
-
-def test_the_costs_are_relative_to_the_cheapest_setting(groups, edit_info):
-    for label, seconds in (("bnpo", 10.0), ("grpo", 25.0)):
-        for run in groups[label]:
-            edit_info(run.path, steps=10, **{"work.step_seconds": seconds, "completion_tokens": 500})
-    loaded = {label: [load_run(run.path) for run in group] for label, group in groups.items()}
-    [text] = [block.text for block in describe(loaded) if isinstance(block, Text) and "least" in block.text]
-    assert "Seconds of training: least 10 (bnpo); grpo 2.5 times that (25)." in text
-    assert "Sampled tokens: least 500 (bnpo); the others about the same." in text
+def test_healthy_runs_are_said_to_be(groups):
+    [callout] = [block for block in describe(groups) if isinstance(block, Callout)]
+    assert (callout.kind, callout.text) == ("ok", "Of 6 runs: no check accuses any.")
 
 
 def test_of_many_settings_only_the_first_and_the_last_are_explained(groups):

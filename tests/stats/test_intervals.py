@@ -43,11 +43,6 @@ def test_mean_interval_shows_a_non_finite_value(value):
     assert not math.isfinite(mean_interval([1.0, value])["value"])
 
 
-def test_impossible_count_is_refused():
-    with pytest.raises(ValueError, match=r"^successes must lie in 0\.\.10, not 11$"):
-        wilson(11, 10)
-
-
 def test_a_share_interval_of_one_completion_a_row_is_wilsons():
     assert share_interval([1.0, 0.0, 0.0, 1.0, 0.0]) == wilson(2, 5)
     assert share_interval([0.0] * 512) == wilson(0, 512)
@@ -55,11 +50,21 @@ def test_a_share_interval_of_one_completion_a_row_is_wilsons():
 
 
 @pytest.mark.parametrize(
-    "call", [lambda: wilson(0, 0), lambda: mean_interval([]), lambda: win_rate([], []), lambda: share_interval([])]
+    ("call", "line"),
+    [
+        (lambda: wilson(0, 0), "no values to measure: n is 0"),
+        (lambda: mean_interval([]), "no values to measure: n is 0"),
+        (lambda: win_rate([], []), "no values to measure: n is 0"),
+        (lambda: share_interval([]), "no values to measure: n is 0"),
+        (lambda: wilson(11, 10), "successes must lie in 0..10, not 11"),
+        (lambda: paired_score_interval(2, 2, 3), "2 + 2 of 3 rows cannot have changed"),
+        (lambda: paired_interval([1, 2], [1, 2, 3]), "a paired test needs the same rows: 2 baseline, 3 trained"),
+    ],
 )
-def test_no_values_are_refused(call):
-    with pytest.raises(ValueError, match="^no values to measure: n is 0$"):
+def test_what_cannot_be_measured_is_refused(call, line):
+    with pytest.raises(ValueError) as refused:
         call()
+    assert str(refused.value) == line
 
 
 def test_one_value_has_no_interval():
@@ -131,5 +136,3 @@ def test_paired_score_intervals_stay_within_their_bounds_and_mirror():
     assert paired_score_interval(3, 0, 3)["high"] == 1.0
     for n in (9, 18, 36, 41, 1398):  # rounding
         assert paired_score_interval(0, n, n)["low"] == -1.0
-    with pytest.raises(ValueError, match="^2 \\+ 2 of 3 rows cannot have changed$"):
-        paired_score_interval(2, 2, 3)

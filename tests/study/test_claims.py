@@ -26,17 +26,9 @@ def make_run(seed, solved, tokens=20, **more):
             samples.append({"which": which, "id": row, "outcome": outcome, "reward": float(correct), "kl": 0.5,
                             "tokens": tokens + row % 3, "truncated": False, "completion": "1 + 2 = 3"})  # fmt: skip
     info = {"seed": seed, "status": "finished", "steps": 10} | more.pop("info", {})
-    parts = {
-        "metrics": [],
-        "alarms": [],
-        "validation": [],
-        "policies": [],
-        "preferences": [],
-        "probes": [],
-        "overrides": [],
-    }
-    parts |= {"errors": {}, "facts": {}, "diagnosis": {}, "config": {}, "evaluation": {"trained": {}}} | more
-    return Run(Path("run"), info, samples=samples, **parts)
+    lists = ("metrics", "alarms", "validation", "policies", "preferences", "probes", "overrides")
+    parts = {name: [] for name in lists} | {name: {} for name in ("errors", "facts", "diagnosis", "config")}
+    return Run(Path("run"), info, samples=samples, **(parts | {"evaluation": {"trained": {}}} | more))
 
 
 @pytest.fixture
@@ -62,17 +54,10 @@ def find_verdict(claim, groups):
         (make_claim("lower"), "contradicted"),
         (make_claim("higher", margin=0.9), "contradicted"),
         (make_claim("order", ["good", "same"]), "supported"),
-        (make_claim("order", ["same", "good"]), "contradicted"),
-        (make_claim("higher", ["good", "start"]), "supported"),
         (make_claim("higher", ["good", "same", "start"]), "cannot tell"),  # one of the two gained
-        (make_claim("equal"), "contradicted"),
-        (make_claim("differ"), "supported"),
         (make_claim("equal", ["same", "start"], margin=0.3), "supported"),
         (make_claim("differ", ["same", "start"], margin=0.3), "contradicted"),
-        (make_claim("equal", ["same", "start"], margin=0.01), "cannot tell"),
         (make_claim("value", ["good"], value=0.8, margin=0.2), "supported"),
-        (make_claim("value", ["good"], value=0.3, margin=0.2), "contradicted"),
-        (make_claim("higher", ["good", "same"], value=0.1), "supported"),
         (make_claim("higher", ["good"], "win_rate", value=0.5), "supported"),
         (make_claim("higher", ["good"], "largest ppo/kl", value=0.0), "not tested"),
         (make_claim("higher", ["gone", "same"]), "not tested"),
@@ -277,7 +262,6 @@ a-2:
         ("metric:", "metrik:", "a-1.metrik", "did you mean metric?"),
         ("metric: accuracy", "", "a-1", "metric"),
         ("metric: accuracy", "metric: acuracy", "a-1.metric", "did you mean accuracy?"),
-        ("metric: accuracy", "metric: largst ppo/kl", "a-1.metric", "did you mean largest?"),
         ("metric: accuracy", "metric: largest ppo/lk", "a-1.metric", "did you mean ppo/kl?"),
         ("metric: accuracy", "metric: log10 largst ppo/kl", "a-1.metric", "did you mean largest?"),
         ("metric: accuracy", "metric: share ppo/kl", "a-1.metric", "share KEY < NUMBER"),
@@ -304,12 +288,6 @@ def test_a_mistake_in_a_file_of_claims_is_one_line(tmp_path, before, after, key,
         read_claims(path)
     (line,) = found.value.problems
     assert line.startswith(f"{path}: {key}") and said in line
-
-
-def test_a_file_that_is_missing_is_one_line(tmp_path):
-    with pytest.raises(ConfigError) as found:
-        read_claims(tmp_path / "gone.yaml")
-    assert len(found.value.problems) == 1
 
 
 def test_the_page_has_a_row_for_each_claim_judged_ones_first(tmp_path, groups):

@@ -104,6 +104,14 @@ def start(folder, *arguments):
                             env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])})  # fmt: skip
 
 
+def finish(folder, *arguments, status=0):
+    """What the whole study prints."""
+    process = start(folder, *arguments)
+    out = process.communicate()[0]
+    assert process.returncode == status, out
+    return out
+
+
 def read_results(folder):
     """What the runs have come to, by their folders."""
     return {
@@ -119,9 +127,7 @@ def test_a_study_ends_alike_after_a_kill_in_each_stage_and_runs_again_what_has_c
     for folder in (whole, killed):
         folder.mkdir()
         (folder / "chain.yaml").write_text(CHAIN)
-    done = start(whole)
-    out = done.communicate()[0]
-    assert done.returncode == 0, out
+    finish(whole)
     assert (whole / "outputs" / "chain" / "report.html").is_file()
 
     for stage in ("sft", "grpo"):
@@ -131,27 +137,20 @@ def test_a_study_ends_alike_after_a_kill_in_each_stage_and_runs_again_what_has_c
             time.sleep(0.2)
         process.kill()
         process.communicate()
-    process = start(killed)
-    out = process.communicate()[0]
-    assert process.returncode == 0, out
+    finish(killed)
     results = read_results(whole)
     assert len(results) == 4 and read_results(killed) == results
 
-    again = start(whole)
-    out = again.communicate()[0]
-    assert again.returncode == 0 and "checking" not in out and out.count("skip  finished") == 3, out
+    out = finish(whole)
+    assert "checking" not in out and out.count("skip  finished") == 3, out
 
     shutil.rmtree(whole / "outputs" / "chain" / "sft" / "seed-0")  # made again, with the same weights
-    done = start(whole, "seed=0")
-    out = done.communicate()[0]
-    assert done.returncode == 0 and "its folder is gone, and grpo needs it" in out, out
+    assert "its folder is gone, and grpo needs it" in finish(whole, "seed=0")
     assert not (whole / "outputs" / "chain" / ".replaced").exists()
 
     text = CHAIN.replace("[algo=sft, ", "[algo=sft, algo.args.learning_rate=5e-4, ")
     (whole / "chain.yaml").write_text(text)  # changed upstream: what needs it runs again too
-    done = start(whole, "seed=0")
-    out = done.communicate()[0]
-    assert done.returncode == 0, out
+    finish(whole, "seed=0")
     replaced = whole / "outputs" / "chain" / ".replaced"
     assert {path.name for path in replaced.iterdir()} == {"sft", "grpo"}
 
@@ -169,23 +168,17 @@ def test_a_failed_run_stops_what_needs_it_and_nothing_else(tmp_path):
     (tmp_path / "chain.yaml").write_text(CHAIN.replace(f"algo=sft, {STEPS}", fails))
     raises = "return [0 / (torch.initial_seed() != 1)] * len(prompts)"
     (tmp_path / "odd.py").write_text(f"import torch\n\n\ndef odd(prompts, completions, **_):\n    {raises}\n")
-    done = start(tmp_path)
-    out = done.communicate()[0]
-    assert done.returncode == 1, out
+    out = finish(tmp_path, status=1)
     assert "grpo: not started, since these have not finished: outputs/chain/sft/seed-1" in out
     assert "stages that did not succeed: sft, grpo" in out
     assert read_statuses(tmp_path) == {"alone/seed-0": "finished", "sft/seed-0": "finished", "sft/seed-1": "failed"}
     assert (tmp_path / "outputs/chain/report.html").is_file()
 
-    done = start(tmp_path, "--keep-going")  # also what needs only runs that finished
-    out = done.communicate()[0]
-    assert done.returncode == 1, out
+    out = finish(tmp_path, "--keep-going", status=1)  # also what needs only runs that finished
     assert "grpo: only 1 of its 2 runs start" in out and "stages that did not succeed: sft, grpo" in out
     assert read_statuses(tmp_path).items() >= {"grpo/seed-0": "finished", "sft/seed-1": "failed"}.items()
     assert "grpo/seed-1" not in read_statuses(tmp_path)
 
     (tmp_path / "odd.py").write_text("def odd(prompts, completions, **_):\n    return [0.0] * len(prompts)\n")
-    done = start(tmp_path, "seed=1")  # mended, what failed runs
-    out = done.communicate()[0]
-    assert done.returncode == 0, out
+    finish(tmp_path, "seed=1")  # mended, what failed runs
     assert {*read_statuses(tmp_path).values()} == {"finished"} and "grpo/seed-1" in read_statuses(tmp_path)

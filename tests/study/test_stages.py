@@ -79,14 +79,13 @@ def test_what_is_typed_follows_the_options_and_keeps_the_folders(read):
         ("stages: {a: {options: 3}}", "stages.a.options=3: must be a list, each text"),
         ("stages: {a: 3}", "stages.a: must be a folder's name, and hold some of"),
         ("stages: {../a: {}}", "stages.../a: must be a folder's name"),
-        ("stages: {}", "has neither stages:, as a study"),
+        ("stages: {}", "has neither stages:, as a study, nor defaults:, as a sweep"),
         ("stages: [a]", "stages=[a]: must be a mapping"),
         ("stages: {a: {options: ['seed=0', 'eval.rows=1,2']}, b: {needs: {model.path: a}}}",
          "stages.b.needs.model.path: a has 6 runs, which differ in more than the seed"),
         ("stages: {a: {seeds: [0, 1]}, b: {needs: {model.path: a}}}", "stages.b.needs.model.path: seed=2 is none of"),
         ("stages: {a: {options: ['eval.rows=1,2'], against: a eval.rows=3}}",
          "stages.a.against: no arm is called 'a eval.rows=3'; did you mean a eval.rows="),
-        ("title: x", "has neither stages:, as a study, nor defaults:, as a sweep"),
         ("stages: [", "not valid YAML (while parsing a flow node did not find"),
         ("[a]", "expected a mapping, found list"),
     ],
@@ -120,8 +119,3 @@ def test_every_study_has_a_title_and_its_jobs():
         study = read_study(name)
         folders = [job.folder for stage in study.stages.values() for job in stage.jobs]
         assert len(set(folders)) == len(folders) and all(folder.is_relative_to(study.out) for folder in folders)
-
-
-def test_an_unknown_study_names_the_nearest():
-    with pytest.raises(ConfigError, match="did you mean noise"):
-        read_study("nois")

@@ -2,8 +2,6 @@
 does. `serve` starts the server, and returns a function that asks it."""
 
 import shutil
-import subprocess
-import sys
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
 from threading import Thread
@@ -14,6 +12,7 @@ import pytest
 from rlhf_exp.runs.folder import read_record, write_json
 from rlhf_exp.view.server import Server
 from tests.report.test_golden import GOLDEN
+from tests.runs.building import held
 
 
 class Answer(NamedTuple):
@@ -36,14 +35,8 @@ def hold():
     @contextmanager
     def hold(run_dir):
         write_json(run_dir / "run.json", read_record(run_dir) | {"status": "running"})
-        code = "import time; from pathlib import Path; from rlhf_exp.runs.lock import claim_folder\n"
-        code += f"with claim_folder(Path({str(run_dir)!r})):\n    print(flush=True)\n    time.sleep(600)"
-        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder:
-            holder.stdout.readline()
-            try:
-                yield
-            finally:
-                holder.kill()
+        with held(run_dir):
+            yield
 
     return hold
 
