@@ -91,6 +91,7 @@ algo.loss_constant=0 loss_type=dr_grpo  ->  algo.loss_constant range
 'algo.curriculum.budgets=[0,64]' 'algo.curriculum.from_steps=[0,20]'  ->  algo.curriculum.budgets range
 algo=ppo algo.init_kl_coef=0 algo.target_kl=1  ->  algo.init_kl_coef conflict
 algo=ppo reward=none  ->  algo conflict
+algo=ppo +args.beta=0.1  ->  args.beta conflict
 algo=ppo loss_type=grpo  ->  args.loss_type conflict
 algo=ppo args.steps_per_generation=3 args.gradient_accumulation_steps=2  ->  args.steps_per_generation conflict
 algo=ppo algo.critic_warmup_steps=320  ->  algo.critic_warmup_steps conflict
