@@ -45,14 +45,6 @@ def test_every_algorithm_has_its_loss_and_refuses_anothers(algo, refuse):
         assert (problem.key, problem.kind) == ("loss_type", "conflict")
 
 
-def test_what_trl_receives_follows_our_own_keys():
-    cfg = compose_config(["max_tokens=7", "seed=3", "device=cpu", "model=gpt2", "output_dir=outputs/x"])
-    args = cfg.algo.args
-    assert (args["max_completion_length"], args["seed"], args["use_cpu"]) == (7, 3, True)
-    assert args["learning_rate"] == cfg.model.learning_rate["grpo"] == 1e-5
-    assert args["output_dir"] == "outputs/x/checkpoints"
-
-
 def test_names_tie_configs_tables_and_modules_together():
     assert set(list_options("algo")) == set(ALGORITHMS)
     assert set(list_options("task")) == set(TASKS)
@@ -85,19 +77,12 @@ def test_a_cpu_build_of_torch_is_seen_without_a_driver(monkeypatch):
 FLASH = "model.attn_implementation=flash_attention_2"
 
 
-@pytest.mark.parametrize(
-    ("overrides", "key"),
-    [
-        (["logging=wandb"], "logging.report_to"),
-        (["peft=qlora"], "peft"),
-        ([FLASH, "model.dtype=bfloat16", "device=cuda"], "model.attn_implementation"),
-        (["eval.engine=vllm"], "eval.engine"),
-    ],
-)
-def test_a_package_that_is_not_installed_is_refused(overrides, key, any_machine, monkeypatch, refuse):
+def test_a_package_that_is_not_installed_is_refused(monkeypatch, refuse):
+    """Which keys need which package is in tests/dry_run/test_hardware.py."""
     monkeypatch.setattr(machine, "find_spec", lambda name: None)
-    [problem] = refuse(*overrides)
-    assert (problem.key, problem.kind) == (key, "missing") and " is not installed; pip install " in problem
+    [problem] = refuse("logging=wandb")
+    assert (problem.key, problem.kind) == ("logging.report_to", "missing")
+    assert " is not installed; pip install " in problem
 
 
 @pytest.mark.parametrize(("major", "typed"), [(0, []), (7, [FLASH])])

@@ -104,11 +104,12 @@ def read(cfg, *names):
 RECIPE = ("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps", "activation_checkpointing")
 
 
-def test_the_default_run_is_what_it_was():
+def test_the_default_runs_are_what_they_were():
     cfg = compose_config(["device=cpu"])
-    assert read(cfg, *RECIPE) == (1e-3, 128, 1, False)
     assert read(cfg, "num_generations", "max_steps", "bf16", "save_steps") == (16, 110, False, 55)
-    assert (cfg.max_tokens, cfg.model.dtype, cfg.eval.batch_size) == (96, "float32", 128)
+    assert cfg.eval.batch_size == 128
+    assert read(compose_config(["algo=sft"]), "max_steps", "warmup_steps", "save_steps") == (8_000, 100, 1_000)
+    assert read(compose_config(["algo=ppo"]), "max_steps", "steps_per_generation") == (320, 4)
 
 
 OWN = {
@@ -125,8 +126,6 @@ def test_tiny_models_keep_their_recipes(model, peft):
         cfg = compose_config([f"algo={algo}", f"model={model}", f"peft={peft}", "device=cpu"])
         assert read(cfg, *RECIPE) == (rate, ALGORITHMS[algo].batch, 1, False)
         assert (cfg.max_tokens, cfg.model.dtype) == (96, "float32")
-    assert read(compose_config(["algo=sft"]), "max_steps", "warmup_steps", "save_steps") == (8_000, 100, 1_000)
-    assert read(compose_config(["algo=ppo"]), "max_steps", "steps_per_generation") == (320, 4)
 
 
 def test_another_model_inherits_nothing_of_tinys(llama_7b):
@@ -147,7 +146,8 @@ def test_what_the_user_says_wins(llama_7b):
     assert (*read(cfg, "learning_rate", "gradient_accumulation_steps"), cfg.max_tokens) == (3e-4, 8, 7)
     by_key = compose_config([f"model.path={llama_7b}", "model.learning_rate.grpo=1e-3"])
     assert by_key.algo.args["learning_rate"] == 1e-3
-    assert compose_config(["model.parameters=7e9"]).algo.args["learning_rate"] == 1e-6
+    for size, rate in {"1e8": 1e-5, "7e9": 1e-6}.items():
+        assert compose_config([f"model.parameters={size}"]).algo.args["learning_rate"] == rate
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,6 @@ def test_sft_goes_by_epochs_where_its_rows_are_finite_and_not_where_they_are_dra
 @pytest.mark.parametrize(("task", "budget"), [("countdown", 512), ("gsm8k", 512), ("brevity", 32)])
 def test_the_budget_is_the_tasks(task, budget):
     assert compose_config([f"task={task}", "model=qwen3_1_7b"]).max_tokens == budget
-    assert compose_config([f"task={task}", "model=gpt2", "max_tokens=9"]).max_tokens == 9
 
 
 def test_a_cached_config_json_is_read(tmp_path, monkeypatch):

@@ -114,7 +114,6 @@ hub.push=true hub.repo=me/x +hub.token=hf_abc  ->  hub.token secret
 hub.push=true hub.repo=me/x peft=lora  ->  hub.push conflict
 +args.push_to_hub=true  ->  args.push_to_hub conflict
 "run.name='my run'"  ->  run.name type
-run.name=../up  ->  run.name type
 run.name=a/b  ->  run.name type
 run.name=-x  ->  run.name type
 "run.tags=['']"  ->  run.tags type
@@ -126,7 +125,6 @@ args.seed=abc args.temperature=0 +args.bta=1  ->  args.bta unknown, args.seed ty
 ACCEPTED = r"""
 task=module task.module=examples/own_task/near.py task.path=examples
 peft=none seed=5 max_tokens=9 reward=overlong model.trust_remote_code=true
-peft=lora seed=5 max_tokens=9 reward=overlong model.trust_remote_code=true
 +args.num_train_epochs=2 args.max_steps=-1
 algo=sft +args.eos_token=x
 algo=ppo +args.min_p=0.1 generation.method=trl
@@ -148,7 +146,6 @@ algo.curriculum=null
 'algo.curriculum.budgets=[]' 'algo.curriculum.from_steps=[]'
 'algo.curriculum.budgets=[32,96]' 'algo.curriculum.from_steps=[0,500]' args.max_steps=-1
 loss_type=hybrid algo.hybrid.alpha=0 algo.advantage_clip=0.5
-'+args.generation_kwargs={suppress_tokens: [1]}'
 """
 
 

@@ -14,16 +14,12 @@ FILES = sorted((ROOT / "sweeps").glob("*.yaml"))
 STUDIES = [path.stem for path in FILES if "stages" not in yaml.safe_load(path.read_text())]
 
 
-def compose_job(study, *overrides, hydra=False):
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_study_has_a_fixed_folder_and_runs_nothing_twice(study):
     register_resolvers()
     with initialize_config_dir(str(ROOT / "sweeps"), version_base="1.3"):
         search = [f"hydra.searchpath=[file://{ROOT / 'conf'}]", "hydra/launcher=basic"]
-        return compose(study, [*search, *overrides], return_hydra_config=hydra)
-
-
-@pytest.mark.parametrize("study", STUDIES)
-def test_a_study_has_a_fixed_folder_and_runs_nothing_twice(study):
-    cfg = compose_job(study, hydra=True)
+        cfg = compose(study, search, return_hydra_config=True)
     assert cfg.hydra.sweep.dir == f"outputs/{study}"
     assert cfg.skip_finished is True
     if study == "tune_grpo":
@@ -68,14 +64,10 @@ def test_a_remedy_at_full_size_leaves_the_collapsed_cell_as_it_is(monkeypatch):
 
 
 def test_every_remedy_is_an_arm_of_a_study():
-    known = {path.stem for path in (ROOT / "sweeps" / "remedy").glob("*.yaml")}
-    stages = [name for study in ("countdown", "countdown_tiny") for name in read_stages(study)]
-    listed = [read_stages(study)["remedies"][-1] for study in ("countdown", "countdown_tiny")]
-    arms = {name for text in listed for name in text.removeprefix("+remedy=").split(",")} | {
-        *stages,
-        "no_length_penalty",
-    }
-    assert known <= arms
+    arms = {"no_length_penalty"}
+    for stages in (read_stages("countdown"), read_stages("countdown_tiny")):
+        arms |= {*stages, *stages["remedies"][-1].removeprefix("+remedy=").split(",")}
+    assert {path.stem for path in (ROOT / "sweeps" / "remedy").glob("*.yaml")} <= arms
 
 
 CLAIMS = {"brevity": 32, "countdown": 32, "comparison": 25, "hh_rlhf": 71, "gsm8k": 14}

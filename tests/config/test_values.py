@@ -53,8 +53,6 @@ def test_a_problem_names_key_value_what_is_allowed_and_the_nearest_name():
         (Problem("eval.rows", "idle", 3, " without x"), "eval.rows=3: has no effect without x"),
         (Problem("algo.args.seed", "owned", 3, ", to 0; use seed"), "algo.args.seed=3: is set by another key, to 0;"
          " use seed"),
-        (Problem("hub_token", "secret", hint="a secret"), "hub_token: a secret"),
-        (Problem("scale", "conflict", "ddp", "not here"), "scale=ddp: not here"),
     ],
 )  # fmt: skip
 def test_a_problem_is_its_line_in_every_process(problem, line):

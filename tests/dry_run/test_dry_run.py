@@ -1,4 +1,3 @@
-import json
 import re
 from dataclasses import asdict
 from types import SimpleNamespace
@@ -14,6 +13,7 @@ from rlhf_exp.dry_run.show import print_dry_run, print_dry_runs
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_trace_tokenizer
 from rlhf_exp.runs import forecast
+from tests.runs.building import leave_run
 
 SMALL = ["device=cpu", "task.train_rows=64", "eval.rows=16"]
 
@@ -114,13 +114,9 @@ def test_time_is_that_of_the_last_like_run(show, monkeypatch, tmp_path):
     overrides = ["model=tiny_untrained", "max_tokens=10", "algo.args.max_steps=7"]
 
     def finish(name, started, seconds, status="finished", *changes):
-        folder = tmp_path / name
-        (folder / ".hydra").mkdir(parents=True)
         cfg = compose_config([*SMALL, *overrides, "seed=3", "algo.args.learning_rate=0.5", *changes])
-        (folder / ".hydra" / "config.yaml").write_text(json.dumps(asdict(cfg)))
-        info = {"task": "countdown", "started": started, "status": status, "steps": 5}
-        info |= {"seconds": {"train": seconds}, "max_tokens": cfg.max_tokens}
-        (folder / "run.json").write_text(json.dumps(info))
+        info = {"task": "countdown", "started": started, "steps": 5, "max_tokens": cfg.max_tokens}
+        leave_run(tmp_path / name, status, config=asdict(cfg), seconds={"train": seconds}, **info)
 
     def read():
         return [line for line in show(*overrides).splitlines() if line.startswith("time ")]

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
+from omegaconf import OmegaConf
+
 from rlhf_exp.runs.manifest import staged
 
 
@@ -14,15 +16,25 @@ def leave_checkpoint(folder, step=1):
         (staging / f"checkpoint-{step}").mkdir()
 
 
-def leave_run(folder, status="finished", checkpoint=False, **facts):
-    """run.json, a checkpoint if it is asked for, and the model of a finished run."""
+def leave_run(folder, status="finished", checkpoint=False, config=None, **facts):
+    """run.json, config and checkpoint if they are asked for, and the model of a finished run."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.json").write_text(json.dumps({"status": status} | facts))
+    if config is not None:
+        (folder / ".hydra").mkdir()
+        (folder / ".hydra" / "config.yaml").write_text(OmegaConf.to_yaml(config))
     if checkpoint:
         leave_checkpoint(folder)
     if status == "finished":
         (folder / "model").mkdir()
         (folder / "model" / "model.safetensors").touch()
+
+
+def flip(path, place=3):
+    """Change one bit, and leave size and times as they are in a folder that is copied."""
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import pytest
 
 from rlhf_exp.chat.__main__ import main as chat
 from rlhf_exp.runs.manifest import seal
+from tests.runs.building import flip
 
 SMALL = [
     *("algo=sft", "max_tokens=8", "algo.args.per_device_train_batch_size=8", "algo.args.max_steps=6"),
@@ -41,12 +42,6 @@ def read_weights(folder):
 def change_record(folder, **values):
     path = folder / "run.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
-
-
-def flip(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
 
 
 def kill_in_evaluate(folder):

@@ -1,9 +1,8 @@
-import json
-
 import pytest
 
 from rlhf_exp.runs import forecast
 from rlhf_exp.runs.load import load_run
+from tests.runs.building import leave_run
 
 
 @pytest.fixture
@@ -12,15 +11,11 @@ def finish(tmp_path, monkeypatch):
     monkeypatch.setattr(forecast, "OUTPUTS", tmp_path)
 
     def make(name, seconds, memory=500.0, batch=8):
-        folder = tmp_path / name
         algo = {"name": "grpo", "args": {"per_device_train_batch_size": batch}}
-        config = {"algo": algo, "task": {"name": "brevity"}}
-        (folder / ".hydra").mkdir(parents=True)
-        (folder / ".hydra" / "config.yaml").write_text(json.dumps(config))
-        facts = {"task": "brevity", "status": "finished", "started": name, "finished": name, "steps": 10}
+        facts = {"task": "brevity", "started": name, "finished": name, "steps": 10}
         facts |= {"seconds": {"train": seconds}, "phase_memory_mb": {"train": memory}}
-        (folder / "run.json").write_text(json.dumps(facts))
-        return load_run(folder)
+        leave_run(tmp_path / name, config={"algo": algo, "task": {"name": "brevity"}}, **facts)
+        return load_run(tmp_path / name)
 
     return make
 

@@ -3,7 +3,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
 from rlhf_exp import pipeline
 from rlhf_exp.config.compose import compose_config
@@ -33,9 +32,7 @@ def begin(tmp_path, monkeypatch):
 
     def leave(status="running"):
         cfg = compose_config(overrides)
-        leave_run(Path("there"), status, checkpoint=True, inputs=hash_inputs(cfg))
-        Path("there/.hydra").mkdir()
-        OmegaConf.save(OmegaConf.create(asdict(cfg)), "there/.hydra/config.yaml")
+        leave_run(Path("there"), status, checkpoint=True, config=asdict(cfg), inputs=hash_inputs(cfg))
         return overrides
 
     return leave

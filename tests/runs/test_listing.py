@@ -7,7 +7,7 @@ import pytest
 
 from rlhf_exp.runs.__main__ import main
 from rlhf_exp.runs.listing import list_runs
-from tests.runs.building import held
+from tests.runs.building import held, leave_run
 
 GAIN = {"value": 0.25, "low": 0.2, "high": 0.3}
 
@@ -19,17 +19,15 @@ def here(tmp_path, monkeypatch):
 
     def write(place, gain=0.25, config=None, **info):
         folder = tmp_path / "outputs" / place
-        (folder / ".hydra").mkdir(parents=True)
-        facts = {"status": "finished", "algo": "grpo", "loss_type": "grpo", "task": "countdown", "model": "tiny",
-                 "seed": 0, "steps": 110, "started": "2026-01-02T03:04:05+00:00"}  # fmt: skip
-        (folder / "run.json").write_text(json.dumps(facts | info))
+        facts = {"algo": "grpo", "loss_type": "grpo", "task": "countdown", "model": "tiny", "seed": 0, "steps": 110,
+                 "started": "2026-01-02T03:04:05+00:00"}  # fmt: skip
+        leave_run(folder, config=config or {"eval": {"rows": 64}}, **(facts | info))
         sections = {
             "baseline": {"accuracy": {"value": 0.2, "low": 0.15, "high": 0.25}},
             "trained": {"accuracy": {"value": 0.2 + gain, "low": 0.3, "high": 0.6}},
             "paired": {"difference": GAIN | {"value": gain}},
         }
         (folder / "evaluation.json").write_text(json.dumps(sections))
-        (folder / ".hydra" / "config.yaml").write_text(json.dumps(config or {"eval": {"rows": 64}}))
         return folder
 
     return write
@@ -57,21 +55,15 @@ def test_a_run_is_a_line_with_its_settings_and_figures(here, capsys):
     assert count == "1 of 1 runs: 1 finished"
 
 
-def test_runs_lie_at_any_depth_and_nothing_inside_a_run_is_one(here, capsys):
+def test_runs_lie_at_any_depth_and_nothing_inside_a_run_or_a_hidden_folder_is_one(here, capsys):
     here("a", started="1")
     here("a/samples", started="0")
+    here(".jobs_x/b")  # such folders may vanish: a sweep's other processes remove them while rank 0 looks for runs
     here("sweeps/s/00_seed-0", started="2")
     (here("countdown/grpo/b", started="3").parents[2] / "latest").symlink_to("countdown/grpo/b")
     assert names(capsys) == ["a", "sweeps/s/00_seed-0", "countdown/grpo/b"]
     assert names(capsys, "outputs/sweeps", "outputs/a") == ["sweeps/s/00_seed-0", "a"]
     assert names(capsys, "outputs/a") == ["a"]
-
-
-def test_hidden_folders_hold_no_runs_and_may_vanish(here, capsys):
-    """A sweep's other processes remove such folders while rank 0 looks for runs."""
-    here("a")
-    here(".jobs_x/b")
-    assert names(capsys) == ["a"]
 
 
 def test_runs_that_cannot_be_read_are_listed_as_such(here, capsys):
@@ -143,7 +135,8 @@ MISTAKES = {
     "--filter lr=1": "--filter lr=1: no such key; did you mean algo.args.learning_rate?",
     "--filter finished": "--filter finished: must be KEY=VALUE", "--filter gain>much": "--filter gain>much: much is no",
     "--sort accurcy": "--sort accurcy: no such key; did you mean accuracy?", "--jsn": "unrecognized arguments: --jsn",
-    "--out x": "--out: has no effect without --compare",
+    "--out x": "--out: has no effect without --compare", "--yes": "--yes: has no effect without --prune",
+    "--prune --json": "--prune: cannot be combined with --compare or --json",
 }  # fmt: skip
 
 

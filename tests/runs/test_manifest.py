@@ -6,15 +6,9 @@ import pytest
 from rlhf_exp.runs.checkpoints import find_best
 from rlhf_exp.runs.inputs import hash_weights
 from rlhf_exp.runs.manifest import explain_broken, explain_damage, replace_folder, seal
+from tests.runs.building import flip
 
 WEIGHTS = "model.safetensors"
-
-
-def flip(path, place=3):
-    """Change one bit, and leave size and times as they are in a folder that is copied."""
-    content = bytearray(path.read_bytes())
-    content[place] ^= 1
-    path.write_bytes(content)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
 from rlhf_exp.callbacks.tracking import ID_FILE
 from rlhf_exp.config.compose import compose_config
@@ -18,12 +17,9 @@ def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def write(status, *overrides, checkpoint=False):
-        folder = Path("there")
-        leave_run(folder, status, checkpoint)
-        (folder / ".hydra").mkdir()
-        cfg = compose_config([*overrides, "output_dir=elsewhere"])
-        OmegaConf.save(OmegaConf.create(asdict(cfg)), folder / ".hydra" / "config.yaml")
-        return folder
+        config = asdict(compose_config([*overrides, "output_dir=elsewhere"]))
+        leave_run(Path("there"), status, checkpoint, config)
+        return Path("there")
 
     return write
 
