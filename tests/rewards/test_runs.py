@@ -19,9 +19,6 @@ def tokens(completion_ids, **_):
 def first(completions, **_):
     return [1.0]
 
-def late(completions, **kwargs):
-    return [1.0] if "trainer_state" in kwargs else [1.0] * len(completions)
-
 def broken(completions, **kwargs):
     return kwargs["nope"]
 
@@ -76,8 +73,7 @@ def test_a_function_that_clears_the_environment_ends_no_run(launch):
 @pytest.mark.parametrize(
     ("name", "status", "line"),
     [("first", "refused", "returned 1 values for 16 completions"),
-     ("late", "failed", "returned 1 values for 16 completions"),
-     ("broken", "failed", "raised KeyError in line 13: 'nope' (traceback in run/error.log)")],
+     ("broken", "failed", "raised KeyError in line 10: 'nope' (traceback in run/error.log)")],
 )  # fmt: skip
 def test_a_mistake_of_a_function_is_one_line_with_its_name(name, status, line, tmp_path, launch):
     done = launch(*use(name))
