@@ -62,19 +62,14 @@ def test_samples_are_of_the_prompts_to_train_on_in_their_order(finished):
     assert {row["id"] for row in rows}.isdisjoint(row["id"] for row in load_task(cfg, load_tokenizer(TINY)).eval)
 
 
-def test_a_run_learns_from_the_folder(finished):
-    cfg = compose_config(["algo=sft", f"task.samples={finished}"])
-    task = learn_from(cfg, load_task(cfg, load_tokenizer(TINY)), finished)
+def test_demonstrations_are_the_correct_samples_read_as_they_were_sampled_and_end_in_one_eos(finished, tmp_path):
+    cfg, tokenizer = compose_config(["algo=sft", f"task.samples={finished}"]), load_tokenizer(TINY)
+    task = learn_from(cfg, load_task(cfg, tokenizer), finished)
     graded = read_lines(finished / "samples.jsonl")
     right = [row for row in graded if row["outcome"] == "correct" and not row["truncated"]]
     correct = {(row["prompt"], row["completion"]) for row in right}
     assert {(row["prompt"], row["completion"].removeprefix(" ")) for row in task.train} == correct
     assert len(task.train) == len(correct) > 0
-
-
-def test_a_demonstration_ends_in_one_eos_and_reads_as_it_was_sampled(finished, tmp_path):
-    cfg, tokenizer = compose_config(["algo=sft", f"task.samples={finished}"]), load_tokenizer(TINY)
-    task = learn_from(cfg, load_task(cfg, tokenizer), finished)
     trainer = build(tmp_path, "algo=sft", "device=cpu", rows=task.train)
     for row, encoded in zip(task.train, trainer.train_dataset, strict=True):
         ids = encoded["input_ids"]

@@ -6,7 +6,6 @@ import pytest
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.tasks import draw_prompts, find_grader, load_task
 from tests.tasks.building import CHAT_TEMPLATE, build_tokenizer, refuse
 
@@ -81,16 +80,13 @@ def test_every_algorithm_learns_from_what_the_file_gives(load, compose):
     assert line.startswith("task.sampling.rows=50: ") and line.endswith(" has 40 rows in its train split")
 
 
-def test_the_shipped_example(tmp_path):
-    keys = ["task=module", f"task.module={ROOT / 'examples' / 'own_task' / 'near.py'}", "+task.options.near=2"]
-    cfg = compose_config([*keys, "task.train_rows=50", "eval.rows=20"])
-    task = load_task(cfg, load_tokenizer(resolve_model(cfg, tmp_path)))
-    assert len(task.train) == 50 and not {row["id"] for row in task.train} & {row["id"] for row in task.eval}
+def test_the_shipped_example_grades_by_the_distance():
+    near = ROOT / "examples" / "own_task" / "near.py"
+    grade = find_grader(compose_config(["task=module", f"task.module={near}", "+task.options.near=2"]).task)
     row = {"numbers": [8, 7, 3], "target": 51, "near": 2}
     texts = ["8 * 7 - 3", "8 + 7 + 3", "8 * 7", "none"]
-    found = [task.grade(f"<answer>{text}</answer>", row).outcome for text in texts]
+    found = [grade(f"<answer>{text}</answer>", row).outcome for text in texts]
     assert found == ["correct", "partial", "failed", "failed"]
-    assert find_grader(cfg.task)("", row).outcome == "failed"
 
 
 @pytest.mark.parametrize(
