@@ -34,13 +34,9 @@ def test_the_outcome_is_the_graders_score_and_training_logs_the_share_of_each():
     assert reward(prompts=["p"] * 3, completions=texts, log_metric=logged.__setitem__, **columns) == [1.0, 0.1, 0.0]
     assert logged == {"outcome/correct": 1 / 3, "outcome/partial": 1 / 3, "outcome/failed": 1 / 3}
     assert reward(prompts=[[]] * 3, completions=as_messages(texts), trainer_state=None, **columns) == [1.0, 0.1, 0.0]
-    scores = score_completions([reward], ROWS, texts, [[1]] * 3)
+    rows = [row | {"cfg": 1, "task": "a", "name": "b"} for row in ROWS]  # columns may have any name
+    scores = score_completions([reward], rows, texts, [[1]] * 3)
     assert [score["outcome"] for score in scores] == [1.0, 0.1, 0.0]
-
-
-def test_columns_of_rows_may_have_any_name():
-    rows = [row | {"cfg": 1, "task": "a", "name": "b"} for row in ROWS]
-    assert score_completions([build("outcome"), build("random")], rows, [RIGHT] * 3, [[1]] * 3)[0]["outcome"] == 1.0
 
 
 def score(answer, numbers, target):
