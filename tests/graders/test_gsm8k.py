@@ -130,7 +130,7 @@ def test_what_is_another_number_or_none_is_wrong(form, spelled, value):
 @pytest.mark.parametrize(
     ("answer", "value"),
     [(r"-\dfrac{3}{4}", "-0.75"), (r"\frac{3}{4}\text{ cups}", "0.75"), (r"x = \frac{36}{2}", "18"),
-     ("3 1/2", "3.5"), ("(1/2)3", "1.5"), (r"\frac{1,000}{2}", "500"), (r"2\sqrt{9}", "6"), (r"3 \times 6", "18"),
+     ("3 1/2", "3.5"), ("(1/2)3", "1.5"), (r"\frac{1,000}{2}", "500"), (r"2\sqrt{9}", "6"), ("3 × 6", "18"),
      ("36 ÷ 2", "18"), ("20 - 2", "18"), ("10^3", "1000")],
 )  # fmt: skip
 def test_arithmetic_is_worked_out_where_there_is_no_plain_number(answer, value):

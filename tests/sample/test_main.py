@@ -125,8 +125,7 @@ def test_what_the_model_cannot_read_is_refused_before_there_is_a_folder(tmp_path
     [
         ("task=hh_rlhf", "its completions cannot be graded as right or wrong; use task="),
         ("task=file task.path=rows.jsonl", "its completions cannot be graded as right or wrong; set task"),
-        ("resume=x", "not with"), ("dry_run=true", "not with"), ("task.sampling.rows=0", "must be a whole number >= 1"),
-        ("task.sampling.row=3", "no such key; did you mean task.sampling.rows?"),
+        ("resume=x", "not with"), ("task.sampling.rows=0", "must be a whole number >= 1"),
         ("output_dir={}", "already holds a run; use another folder"),
     ],
 )  # fmt: skip

@@ -100,10 +100,7 @@ def test_the_shipped_example_grades_by_the_distance():
         (("100 + n", "n"), "returned a prompt in two splits, What is 0 . 1."),
         (("    train = [", "    1 / 0\n    train = ["), "read raised ZeroDivisionError in line 6: division by zero"),
         (("    train = [", "    raise ConfigError(['no'])\n    train = ["), "^no$"),
-        (("def grade(completion, row)", "def grade(completion)"), "raised TypeError: grade.. takes 1 positional"),
         (("return completion.strip() ==", "return completion.strip() +"), "returned .* .str., must be a bool"),
-        (("import ConfigError", "import ConfgError"), "cannot be imported, ImportError in line"),
-        (("range(20)", "range(0)"), "has 0 rows in its test split"),
         (("def prompt", ANSWERS.replace(', "0"', "") + "\n\ndef prompt"), "pair returned .*; must be 2 texts"),
     ],
 )  # fmt: skip
@@ -117,7 +114,6 @@ def test_what_is_no_task_is_refused_in_one_line(load, change, line):
     [
         (MINE, ["task.module=mine"], "task.module=mine: must be a Python file, such as task.module=mine.py"),
         (MINE.replace("def read", "def raed"), [], "no read; did you mean raed?"),
-        (MINE + "(", [], "is not Python, '(' was never closed (mine.py, line"),
         (MINE.replace("def grade", "def grader"), [], "algo=grpo: needs a reward; set a function grade"),
         (MINE, ["algo=sft", "reward=none"], "algo=sft: needs a function demonstration(row) in the file"),
         (MINE, ["task.options=3"], "task.options=3: must be a mapping"),
