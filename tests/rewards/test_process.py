@@ -35,6 +35,9 @@ def judge_steps(completion, numbers):
         ("8 * = 56", []),  # one number
         ("8 * 7 =", []),  # cut off
         ("56 = 56", []),
+        ("99 = 8 * 7", []),
+        ("8 * 7 =\n56", []),
+        ("8 * 7 = (56)", []),
         # a chain, and a line of search, go on from what is left
         ("7 - 3 = 4 * 8 = 32", [RIGHT, RIGHT]),
         ("8 * 7 = 56 ; 8 - 3 = 5", [RIGHT, WRONG]),
@@ -93,15 +96,6 @@ def test_the_think_part_is_cut_out_wherever_its_tags_are():
 )
 def test_the_score_is_of_the_path_that_joins_most_numbers_less_the_wrong_steps(thought, expected):
     assert score(f"<think> {thought}", NUMBERS, TARGET) == expected
-
-
-@pytest.mark.parametrize(
-    "thought",
-    ["3 + 7 is 11", "99 = 8 * 7", "8 * 7 -> 99", "8 * 7: 56", "8 * 7 =\n56", "8 * 7 = **56**", "8 * 7 = (56)",
-     "8 7: 56"],
-)  # fmt: skip
-def test_what_is_not_an_expression_and_its_value_on_one_line_is_no_step(thought):
-    assert judge_steps(f"<think> so {thought} </think>", NUMBERS) == []
 
 
 @pytest.mark.parametrize("mark", ["1) ", "(1) ", "1. ", "- ", "* ", "• ", ""])

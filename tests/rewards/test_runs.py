@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from rlhf_exp.runs.folder import read_jsonl
+
 SMALL = [
     *("max_tokens=24", "reward.length_efficiency.tokens=12", "eval.rows=8", "eval.completions=2", "device=cpu"),
     *("algo.args.max_steps=2", "algo.args.per_device_train_batch_size=16", "algo.args.num_generations=4"),
@@ -38,23 +40,19 @@ def use(name):
     return [f"+reward.functions.{name}=mine.py:{name}", f"+reward.weights.{name}=0.5"]
 
 
-def read_lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 @pytest.mark.slow
 def test_training_and_evaluation_record_every_reward_by_name(tmp_path, launch):
     done = launch("reward=outcome", *(f"+reward.weights.{name}=0.5" for name in OURS), *use("tokens"))
     assert done.returncode == 0, done.stderr
     weights = {"outcome": 1.0, **dict.fromkeys([*OURS, "tokens"], 0.5)}
-    logged = [row for row in read_lines(tmp_path / "run" / "metrics.jsonl") if "reward" in row]
+    logged = [row for row in read_jsonl(tmp_path / "run" / "metrics.jsonl") if "reward" in row]
     assert len(logged) == 2
     for row in logged:
         means = {name: row[f"rewards/{name}/mean"] for name in weights}
         assert row["reward"] == pytest.approx(sum(weights[name] * mean for name, mean in means.items()), abs=1e-4)
         assert means["tokens"] == pytest.approx(row["completions/mean_length"])
         assert row["process/steps"] > 0
-    samples = read_lines(tmp_path / "run" / "samples.jsonl")
+    samples = read_jsonl(tmp_path / "run" / "samples.jsonl")
     assert len(samples) == 2 * 16
     for sample in samples:
         assert list(sample["rewards"]) == list(weights)
