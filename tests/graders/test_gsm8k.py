@@ -19,9 +19,9 @@ NOTHING = Gsm8kGrade("failed", 0.0, None, strict=False, lenient=False)
 
 @pytest.mark.parametrize(
     "completion",
-    ["9 + 9 = <<9+9=18>>18\n#### 18", "####18", "#### 18\n\nQuestion: Tom has 3 cats.", "#### 18 clips",
+    ["9 + 9 = <<9+9=18>>18\n#### 18", "####18", "#### 18\n\nQuestion: Tom has 3 cats.", "#### 18 $",
      "#### 18 (3 times 6)", "#### 18 (since 48/2=24)", "#### 18 (6)", "#### 18 clips, 6 of them red",
-     "#### 18, so 3 each", "#### 18 - 2 a day", "#### 18. She makes $18.", "#### 9 + 9 = 18", "#### 18</s>", "#### 18 $",
+     "#### 18, so 3 each", "#### 18 - 2 a day", "#### 18. She makes $18.", "#### 9 + 9 = 18", "#### 18</s>",
      "#### **18**", "**#### 18**", "##### 18", "####\t18\r\n", "####: 18", "#### : $18", "#### +18", r"\boxed 18",
      r"so $\boxed 18$ clips, 6 of them red", r"\boxed {18}", r"#### \(18\)", r"#### 18\text{ clips}", r"\boxed{18}",
      r"$\boxed{ 18 }$.", r"\[\boxed{x = 18 \text{ cm}^2}\]", r"\boxed{\boxed{18}}", r"\boxed{\text{18}}",
