@@ -59,6 +59,11 @@ def test_what_is_no_gzip_file_or_breaks_off_is_refused(tmp_path, content):
     assert "not a whole gzip file, broken or cut off after line " in refuse(read, tmp_path / "pairs.jsonl.gz")
 
 
+def test_a_broken_line_is_named_by_file_and_number(tmp_path):
+    path = write_rows(tmp_path / "pairs.jsonl", [ROW, {"chosen": [], "rejected": "x"}])
+    assert refuse(read, path).startswith(f"{path}, line 2: expected {{")
+
+
 def test_the_synthetic_set_is_one_and_is_read_by_subset():
     whole, half = (read(None, subsets, source="generated") for subsets in (SUBSETS, ["helpful-base"]))
     assert len(whole) == SYNTHETIC_ROWS and len(half) == SYNTHETIC_ROWS // 2
