@@ -26,9 +26,8 @@ def make(tmp_path, monkeypatch):
         folder = tmp_path / "run"
         cfg, settings = compose_files(["max_tokens=48", *overrides])
         (folder / ".hydra").mkdir(parents=True)
-        texts = {"config": OmegaConf.to_yaml(cfg, resolve=True), "hydra": OmegaConf.to_yaml(settings)}
-        for name, text in (texts | {"overrides": OmegaConf.to_yaml(settings.overrides.task)}).items():
-            (folder / ".hydra" / f"{name}.yaml").write_text(text)
+        for name, saved in {"config": cfg, "hydra": settings, "overrides": settings.overrides.task}.items():
+            OmegaConf.save(saved, folder / ".hydra" / f"{name}.yaml", resolve=name == "config")
         facts = {"status": "finished", "algo": cfg.algo.name, "task": cfg.task.name, "model": "tiny"}
         (folder / "run.json").write_text(json.dumps(facts | info))
         sample = {"which": "baseline", "id": "a", "prompt": PROBLEM, "completion": ""}

@@ -28,9 +28,7 @@ def keys(tmp_path):
      ("exact", 4.5, "4", "failed"), ("exact", "4.0", "4", "failed"),
      ("numeric", "72", "48 + 24 = 72 clips", "correct"), ("numeric", 72, "#### 72", "correct"),
      ("numeric", "1,000", "The answer is 1000.", "correct"), ("numeric", "72", "71", "partial"),
-     ("numeric", "1000", "It is 1 000.", "correct"), ("numeric", "1000.99", "It is 1000,99.", "correct"),
-     ("numeric", "1000", "It is 1,000.", "correct"), ("numeric", "+7", "7", "correct"),
-     ("numeric", "2", r"$\frac{1+\sqrt5}{2}$", "partial"), ("numeric", "72", "none", "failed"),
+     ("numeric", "72", "none", "failed"),
      ("math", r"\frac{1}{2}", r"So it is $\boxed{0.5}$.", "correct"),
      ("math", "3", r"So it is $\boxed{4}$.", "partial"), ("math", "3", "no idea", "failed"),
      ("choice", "B", "The answer is (B).", "correct"), ("choice", "B", r"\boxed{B}", "correct"),
@@ -52,10 +50,8 @@ def test_ready_checkers(keys, checker, answer, completion, outcome):
 
 @pytest.mark.parametrize(
     ("checker", "answer", "fits"),
-    [("numeric", "four", False), ("numeric", "4", True), ("numeric", "+7", True), ("numeric", "+-7", False),
-     ("choice", "AB", False), ("choice", 25, True),
+    [("numeric", "four", False), ("numeric", "4", True), ("choice", "AB", False), ("choice", 25, True),
      ("choice", 26, False), ("exact", "anything", True), ("math", r"\frac{1}{2}", True), ("math", "((1", False),
-     ("math", True, False), ("math", "10^{10^{10}}", False),
      *((checker, answer, False) for checker in ("exact", "math", "numeric", "choice", "regex")
        for answer in (["3", "4"], {"a": 1}, True, b"4"))],
 )  # fmt: skip

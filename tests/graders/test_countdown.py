@@ -27,27 +27,14 @@ def outcome(answer, numbers=NUMBERS, target=TARGET):
     "answer",
     ["( 8 * 7 ) - 3", "8*7-3", "-3+8*7", "7 * 8 - 3", "((((8))*((7)))-(3))", "-(3 - 8*7)", "- - 8 * 7 - 3",
      "8 * -(-7) - 3", "\n 8 *\t7\n- 3 \n", "8 × 7 − 3", "8 · 7 - 3", "8 ⋅ 7 - 3", r"8 \times 7 - 3", r"8\cdot7-3",
-     "$8*7-3$", "$$ 8*7-3 $$"],
-)  # fmt: skip
-def test_a_right_answer_scores_one_in_every_spelling(answer):
-    assert outcome(answer) == "correct"
-
-
-@pytest.mark.parametrize("sign", ["/", "÷", r"\div"])
-def test_division_is_exact_and_steps_need_not_be_integers(sign):
-    assert outcome(f"8 {sign} (3 - 8 {sign} 3)", [8, 3, 8, 3], 24) == "correct"
-    assert outcome(f"1 {sign} 3 * 3", [1, 3, 3], 1) == "correct"
-    assert outcome(f"10000000 {sign} 9999999", [10000000, 9999999], 1) == "partial"
-
-
-@pytest.mark.parametrize(
-    "answer",
-    ["8*7-3 = 53", "8*7-3=99", "8*7-3 = -53", "8*7-3 = − 53", "8*7-3 = 53.0", "8*7-3 = 106/2", "$8*7-3 = 53$",
+     "$8*7-3$", "$$ 8*7-3 $$",
+     # a box is unwrapped, and a value at the end ignored
+     "8*7-3 = 53", "8*7-3=99", "8*7-3 = -53", "8*7-3 = − 53", "8*7-3 = 53.0", "8*7-3 = 106/2", "$8*7-3 = 53$",
      "$8*7-3$ = $53$", r"\boxed{8*7-3}", r"$\boxed{ 8 \times 7 - 3 }$", r"\boxed{8*7-3 = 53}", r"\boxed{8*7-3} = 53",
      r"\boxed{$8*7-3$}", r"8*7-3 = \boxed{53}", r"\boxed{8*7-3} = \boxed{53}", r"The answer is \boxed{8*7-3}.",
      r"\boxed{\boxed{8*7-3}}", r"\boxed{7} or rather \boxed{8*7-3}"],
 )  # fmt: skip
-def test_a_box_is_unwrapped_and_a_value_at_the_end_ignored(answer):
+def test_a_right_answer_scores_one_in_every_spelling(answer):
     assert outcome(answer) == "correct"
 
 
@@ -65,28 +52,6 @@ def test_the_expression_is_extracted_without_its_box_and_its_value():
     assert grade(r"<answer> $\boxed{8*7 - 3} = 53$ </answer>", NUMBERS, TARGET).extracted == "8*7 - 3"
     assert grade("<answer> no idea </answer>", NUMBERS, TARGET).extracted == "no idea"
     assert grade(r"<answer>\boxed{\frac{8}{7} - 3}</answer>", NUMBERS, TARGET).extracted == r"\frac{8}{7} - 3"
-
-
-@pytest.mark.parametrize(
-    "answer",
-    ["8+7+3", "8*7*3", "(8-7)*3", "8/7/3",  # another value
-     "53", "8*7-3-0", "8*7-3+8-8", "7*7+7-3", "56-3", "50+3", "8*7", "7*8-3*1"],  # other numbers
-)  # fmt: skip
-def test_a_wrong_value_or_a_number_missing_used_twice_or_not_given_scores_a_tenth(answer):
-    assert grade(f"<answer>{answer}</answer>", NUMBERS, TARGET) == Grade("partial", 0.1, answer)
-
-
-@pytest.mark.parametrize(
-    ("answer", "numbers", "target", "expected"),
-    [("8 - 7 - 3", NUMBERS, -2, "correct"), ("24 / 4 / 3", [3, 4, 24], 2, "correct"),
-     ("24 / 4 * 3", [3, 4, 24], 18, "correct"), ("4 * 4 + 3", [4, 3, 4], 19, "correct"),
-     ("4 * 4 + 3", [4, 3], 19, "partial"), ("4 * 4 + 3", [4, 3, 4, 4], 19, "partial"),
-     ("4 + 3", [4, 3, 4], 7, "partial")],
-)  # fmt: skip
-def test_one_rank_associates_to_the_left_and_a_number_that_is_given_twice_is_used_twice(
-    answer, numbers, target, expected
-):
-    assert outcome(answer, numbers, target) == expected
 
 
 @pytest.mark.parametrize("answer", ["1 2 + 3", "12 + 3", "1\n2 + 3", "1_2 + 3", "1(2) + 3", "(1)(2) + 3", "1$2 + 3"])

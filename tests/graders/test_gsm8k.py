@@ -1,7 +1,6 @@
 import json
 import random
 import re
-import threading
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,8 +19,9 @@ NOTHING = Gsm8kGrade("failed", 0.0, None, strict=False, lenient=False)
 
 @pytest.mark.parametrize(
     "completion",
-    ["9 + 9 = <<9+9=18>>18\n#### 18", "####18", "#### 18\n\nQuestion: Tom has 3 cats.", "#### 18 clips",
-     "#### 18 (3 times 6)", "#### 18 clips, 6 of them red", "#### 9 + 9 = 18", "#### 18</s>", "#### 18 $",
+    ["9 + 9 = <<9+9=18>>18\n#### 18", "####18", "#### 18\n\nQuestion: Tom has 3 cats.", "#### 18 $",
+     "#### 18 (3 times 6)", "#### 18 (since 48/2=24)", "#### 18 (6)", "#### 18 clips, 6 of them red",
+     "#### 18, so 3 each", "#### 18 - 2 a day", "#### 18. She makes $18.", "#### 9 + 9 = 18", "#### 18</s>",
      "#### **18**", "**#### 18**", "##### 18", "####\t18\r\n", "####: 18", "#### : $18", "#### +18", r"\boxed 18",
      r"so $\boxed 18$ clips, 6 of them red", r"\boxed {18}", r"#### \(18\)", r"#### 18\text{ clips}", r"\boxed{18}",
      r"$\boxed{ 18 }$.", r"\[\boxed{x = 18 \text{ cm}^2}\]", r"\boxed{\boxed{18}}", r"\boxed{\text{18}}",
@@ -54,7 +54,7 @@ def test_the_last_number_of_an_unmarked_answer_is_read_leniently(completion):
      (r"it is \frac{a}{4}", "4", None), (r"so $x = 1\frac{1}{2}$ cups", "2", "1.5"),
      (r"\[ x = 2\sqrt{9} \]", "9", "6"), (r"it is $2\sqrt{3}$", "3", None), ("it is 10^3.", "3", "1000"),
      ("it is 10^{3}", "3", "1000"), (r"it is $18\pi$", "18", None), (r"it is $18 \pi$ cm", "18", None),
-     ("it is √18", "18", None)],
+     ("it is √18", "18", None), (r"\boxed{10^{3}5}", "5", None)],
 )  # fmt: skip
 def test_a_part_of_a_fraction_a_root_or_a_power_is_not_the_last_number(text, part, value):
     assert grade(text, part).lenient is False
@@ -74,6 +74,7 @@ def test_a_wrong_number_or_a_text_is_an_answer_only_where_it_is_marked():
     assert grade("18 - 1 = 17 and 3 * 4 =", "18").outcome == "failed"
     assert grade("18 <answer>no idea</answer>", "18") == Gsm8kGrade("partial", 0.1, "no idea", False, True)
     assert grade("18 #### 17", "18").lenient is False
+    assert grade("#### 18!", "18").strict is False
 
 
 @pytest.mark.parametrize(
@@ -95,8 +96,8 @@ def test_the_last_marker_that_begins_an_answer_counts(completion, read):
      ("1 234,50", "1234.5"), ("1.234,50", "1234.5"), ("+18", "18"), ("18", "+18"), ("1234", "1 234"),
      ("1234", "1,234"), ("$1,234.50", "1234.5"), ("1,234,567", "1234567"), (r"1{,}234", "1234"), (r"1,\!234", "1234"),
      (r"\$18", "18"), ("€18", "18"), ("£18.20", "18.2"), ("50%", "50"), (r"50\%", "50"), ("-5", "-5"), ("- 5", "-5"),
-     ("−5", "-5"), ("–5", "-5"), ("-$5", "-5"), ("$-5", "-5"), ("-0", "0"), (".5", "0.5"), ("3/4", "0.75"),
-     ("0.75", "3/4"), ("-3/4", "-0.75"), ("1,000/3", "1000/3"), ("18\u00a0", "18"),
+     ("−5", "-5"), ("–5", "-5"), ("-$5", "-5"), ("$-5", "-5"), ("-(5)", "-5"), ("-0", "0"), (".5", "0.5"),
+     ("3/4", "0.75"), ("0.75", "3/4"), ("-3/4", "-0.75"), ("1,000/3", "1000/3"), ("18\u00a0", "18"),
      ("10000000000000000000000000000000000001", "10000000000000000000000000000000000001.0"),
      ("0" * 5000 + "18." + "0" * 5000, "18")],
 )  # fmt: skip
@@ -114,7 +115,12 @@ def test_numbers_are_compared_by_value(form, spelled, value):
      ("1000,99,5", "1000.99"), ("18²", "18"), ("18½", "18"), ("1٨", "1"), ("١٨", "18"), ("１８", "18"), ("XVIII", "18"),
      ("eighteen", "18"), ("2^1000", "2"), (r"18\pi", "18"), ("9" * 400, "9"), ("9" * 400, "1"),
      ("1/" + "9" * 400, "0"), ("∞", "18"), (r"\infty", "18"), (r"\frac{18}{0}", "18"),
-     (r"\sqrt{2}", "1.41421356237")],
+     (r"\sqrt{2}", "1.41421356237"),
+     # the number that begins a longer one, or one of a list: guesses
+     ("-(18)", "18"), ("3 1/2", "3"), ("3 1/2 cups", "3"), ("2**3", "2"), ("2 ** 3", "2"), ("2(36)", "2"),
+     *((guesses, number) for number in ("5", "6")
+       for guesses in ("5 or 6", "$5 and $6", "**5** or **6**", r"5 \text{ or } 6", "5, 6, 7", "5; 6", "5;6", "5 6 7")),
+     ("50% or 60%", "50"), ("5-6 apples", "5"), ("5 + 6 apples", "5"), ("5 x 6 apples", "5")],
 )  # fmt: skip
 @pytest.mark.parametrize("form", ["#### {}", "\\boxed{{{}}}", "<answer>{}</answer>"])
 def test_what_is_another_number_or_none_is_wrong(form, spelled, value):
@@ -122,57 +128,15 @@ def test_what_is_another_number_or_none_is_wrong(form, spelled, value):
 
 
 @pytest.mark.parametrize(
-    ("line", "number"),
-    [("3 1/2", "3"), ("3 1/2 cups", "3"), ("2**3", "2"), ("2 ** 3", "2"), ("2(36)", "2"), ("5!", "5"),
-     ("5 or 6", "5"), ("$5 and $6", "5"), ("**5** or **6**", "5"), ("50% or 60%", "50"), ("5, 6, 7", "5"),
-     ("5; 6", "5"), ("5 6 7", "5"), ("5-6 apples", "5"), ("5 + 6 apples", "5"), ("5 x 6 apples", "5")],
-)  # fmt: skip
-def test_the_number_that_begins_a_longer_one_or_a_list_is_no_answer(line, number):
-    assert grade(f"#### {line}", number).strict is False
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["72 (since 48/2=24)", "72 apples (2 + 3)", "72. She makes $18.", "72, so 3 each", "72 (6)", "72 - 2 a day", "72."],
-)
-def test_words_and_parentheses_behind_the_number_do_not_count(line):
-    assert grade(f"#### {line}", "72").strict
-
-
-def test_a_sign_before_a_parenthesis_belongs_to_the_number():
-    for form in ("#### {}", "\\boxed{{{}}}", "<answer>{}</answer>"):
-        assert grade(form.format("-(18)"), "-18").strict
-        assert grade(form.format("-(18)"), "18").strict is False
-    assert grade(r"\boxed{10^{3}5}", "5").lenient is False
-
-
-@pytest.mark.parametrize("answer", ["17, 18", "17 or 18", "17 18", "18, 17", "18 or 17", r"17 \text{ or } 18", "17;18"])
-def test_listing_guesses_in_a_box_or_in_tags_is_no_answer(answer):
-    for gold in ("17", "18"):
-        assert grade(f"\\boxed{{{answer}}}", gold).strict is False
-        assert grade(f"<answer>{answer}</answer>", gold).strict is False
-
-
-@pytest.mark.parametrize(
     ("answer", "value"),
-    [(r"\frac{3}{4}", "0.75"), (r"\dfrac{3}{4}", "0.75"), (r"-\frac{3}{4}", "-0.75"),
-     (r"\frac{3}{4}\text{ cups}", "0.75"), (r"x = \frac{36}{2}", "18"), ("3 1/2", "3.5"), ("(1/2)3", "1.5"),
-     (r"\frac{1,000}{2}", "500"), (r"2\sqrt{9}", "6"), (r"3 \times 6", "18"), ("3 × 6", "18"), ("36 ÷ 2", "18"),
-     ("20 - 2", "18"), (r"\left(3 + 6\right) \cdot 2", "18"), ("10^3", "1000"), ("36 / 4 / 2", "4.5")],
+    [(r"-\dfrac{3}{4}", "-0.75"), (r"\frac{3}{4}\text{ cups}", "0.75"), (r"x = \frac{36}{2}", "18"),
+     ("3 1/2", "3.5"), ("(1/2)3", "1.5"), (r"\frac{1,000}{2}", "500"), (r"2\sqrt{9}", "6"), ("3 × 6", "18"),
+     ("36 ÷ 2", "18"), ("20 - 2", "18"), ("10^3", "1000")],
 )  # fmt: skip
 def test_arithmetic_is_worked_out_where_there_is_no_plain_number(answer, value):
     assert grade(f"\\boxed{{{answer}}}", value).strict
     assert grade(f"<answer>${answer}$</answer>", value).strict
     assert grade(f"#### {answer}" if not answer.startswith("x") else f"#### 2*9 = {answer[4:]}", value).strict
-
-
-def test_a_grade_is_the_same_outside_the_main_thread_and_nothing_is_printed(capfd):
-    found = []
-    thread = threading.Thread(target=lambda: found.append(grade(r"\boxed{\frac{36}{2}}", "18")))
-    thread.start()
-    thread.join()
-    assert found == [grade(r"\boxed{\frac{36}{2}}", "18")] and found[0].strict
-    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -185,7 +149,7 @@ def test_an_expression_that_would_take_long_is_not_worked_out(answer):
     assert grade(f"\\boxed{{{answer}}}", "18").outcome == "partial"
 
 
-@pytest.mark.parametrize("answer", ["", "#### ", "#### eighteen", "18 clips", "1/0", "####18\nmore", "9" * 301])
+@pytest.mark.parametrize("answer", ["", "#### ", "#### eighteen", "18 clips", "+-7", "1/0", "####18\nmore", "9" * 301])
 def test_a_gold_answer_without_a_number_is_refused(answer):
     with pytest.raises(ValueError, match="not a number, nor an answer that ends with #### and a number"):
         grade("#### 18", answer)

@@ -13,7 +13,6 @@ import pytest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import user_code
 from rlhf_exp.graders.checkers import guard
-from rlhf_exp.graders.user_code import RewardError
 from rlhf_exp.runs.folder import write_jsonl
 
 ROW = {"id": "7", "prompt": "p", "answer": "4"}
@@ -63,14 +62,6 @@ def test_without_a_limit_the_line_names_the_key_and_the_call_goes_on(impatient, 
     [line] = capfd.readouterr().err.splitlines()
     assert line.startswith("rlhf_exp: task.checker=mine.py:check, on row 7 with completion '4', has not returned for ")
     assert line.endswith(" s; reward.timeout_s=60 would end such a call")
-
-
-def test_a_later_call_that_never_returns_fails_the_run(impatient, monkeypatch):
-    monkeypatch.setattr(user_code, "limit_s", 0.2)
-    check = guard(lambda completion, row: completion == "4" or time.sleep(1000), "task.checker=c.py:f", "c.py")
-    check("4", ROW)
-    with pytest.raises(RewardError, match="no result within 0.2 s"):
-        check("5", ROW)
 
 
 IN_C = """

@@ -10,17 +10,13 @@ from rlhf_exp.errors import ConfigError
     ("typed", "key", "kind"),
     [
         ("reward=graduated task=gsm8k", "reward.weights.graduated", "conflict"),
-        ("algo=dpo task=hh_rlhf reward=graduated", "reward.weights.graduated", "conflict"),
-        ("task=hh_rlhf reward=self_consistency", "reward.weights.self_consistency", "conflict"),
         ("reward.overlong.cache=97", "reward.overlong.cache", "conflict"),
         ("reward=overlong max_tokens=100 algo.curriculum={budgets:[20,60],from_steps:[0,10]} reward.overlong.cache=30",
          "reward.overlong.cache", "conflict"),
         ("reward.overlong.cache=0", "reward.overlong.cache", "range"),
         ("reward.repetition.max_penalty=1", "reward.repetition.max_penalty", "range"),
         ("reward.constant.value=much", "reward.constant.value", "type"),
-        ("reward.weights.outcome=much", "reward.weights.outcome", "type"),
         ("~reward.random", "reward.random", "missing"),
-        ("+reward.overlong.cahe=1", "reward.overlong.cahe", "unknown"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_refused_for_its_key(typed, key, kind):

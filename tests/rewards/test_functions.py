@@ -97,9 +97,15 @@ def test_any_callable_will_do_and_reads_tokens_and_columns(write, source, reward
         ("a = 1\0", "is not Python, source code string cannot contain null bytes"),
         ("import no_such_package\ndef short(**_):\n    return []\n", "cannot be imported, ModuleNotFound"),
         ("def short(**_):\n    return []\nexit(1)\n", "cannot be imported, SystemExit in line 3"),
+        ("def short(texts): pass", "cannot be called, missing a required argument: 'texts'; must be a plain function"),
+        ("def short(): pass", "cannot be called, got an unexpected keyword argument 'prompts'"),
+        ("def short(completions, trainer_state, **_): pass",
+         "cannot be called, missing a required argument: 'trainer_state'"),
+        ("def short(prompts, completions, completion_ids, id, numbers, target): pass",
+         "cannot be called, got an unexpected keyword argument 'trainer_state'"),
     ],
 )  # fmt: skip
-def test_what_is_not_there_is_refused(source, line, write):
+def test_what_is_not_there_or_cannot_be_called_is_refused(source, line, write):
     modules = set(sys.modules)
     assert refuse(write(source))[0].startswith(line)
     assert not any("mine" in name for name in set(sys.modules) - modules)
@@ -124,20 +130,6 @@ def test_a_weight_and_a_name_of_its_own_are_needed(write):
         with pytest.raises(ConfigError) as caught:
             compose_config(overrides)
         assert caught.value.problems[0].endswith(problem)
-
-
-@pytest.mark.parametrize(
-    ("source", "problem"),
-    [("texts", "missing a required argument: 'texts'"),
-     ("completions, gold, **_", "missing a required argument: 'gold'"),
-     ("", "got an unexpected keyword argument 'prompts'"),
-     ("completions, trainer_state, **_", "missing a required argument: 'trainer_state'"),
-     ("prompts, completions, completion_ids, id, numbers, target",
-      "got an unexpected keyword argument 'trainer_state'")],
-)  # fmt: skip
-def test_a_signature_that_cannot_be_called_is_refused(write, source, problem):
-    (line,) = refuse(write(f"def short({source}): pass"))
-    assert line.startswith(f"cannot be called, {problem}; must be a plain function of ")
 
 
 @pytest.mark.parametrize(

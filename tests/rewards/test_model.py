@@ -5,16 +5,19 @@ import pytest
 import torch
 from datasets import Dataset
 from omegaconf import OmegaConf
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
-from trl import GRPOConfig, GRPOTrainer, RewardConfig, RewardTrainer
+from transformers import AutoModelForSequenceClassification
+from trl import RewardConfig, RewardTrainer
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.evaluation.answers import score_pairs
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.untrained import build_byte_tokenizer, build_config, build_trace_tokenizer
+from rlhf_exp.models.untrained import build_config, build_trace_tokenizer
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.tasks import Task
+from tests.building import QUIET, ROLLOUTS_OF_8, UNTRAINED
+from tests.building import build as build_trainer
+from tests.tasks.building import build_tokenizer
 
 INIT = {"architecture": "gpt2", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
         "max_position_embeddings": 64, "initializer_range": 0.3}  # fmt: skip
@@ -36,9 +39,7 @@ CHAT_PAIRS = [
 
 
 def make_tokenizer(chat=False):
-    tokenizer = build_byte_tokenizer()
-    tokenizer.chat_template = TEMPLATE if chat else None
-    return tokenizer
+    return build_tokenizer(TEMPLATE if chat else None)
 
 
 def make_run(path, tokenizer, prompt="auto"):
@@ -125,16 +126,10 @@ def test_prompts_that_the_reward_model_does_not_read_are_refused(tmp_path):
 
 
 def test_grpo_trains_on_it(tmp_path):
-    tokenizer = make_tokenizer(chat=True)
-    model = build(make_run(tmp_path / "run", tokenizer), CHAT_PAIRS)
-    policy = AutoModelForCausalLM.from_config(build_config(INIT, tokenizer))
-    args = GRPOConfig(
-        output_dir=str(tmp_path), use_cpu=True, bf16=False, report_to="none", disable_tqdm=True, max_steps=1,
-        per_device_train_batch_size=4, num_generations=2, max_completion_length=4, logging_steps=1,
-        save_strategy="no",
-    )  # fmt: skip
-    rows = Dataset.from_list([{"id": pair["id"], "prompt": pair["prompt"]} for pair in CHAT_PAIRS])
-    trainer = GRPOTrainer(policy, [model], args, train_dataset=rows, processing_class=tokenizer)
+    reward = build(make_run(tmp_path / "run", make_tokenizer()), PAIRS)
+    rows = [{"id": pair["id"], "prompt": pair["prompt"]} for pair in 4 * PAIRS]
+    small = [*UNTRAINED, *QUIET, *ROLLOUTS_OF_8["grpo"], "reward=outcome", "algo.args.max_steps=1", "max_tokens=4"]
+    trainer = build_trainer(tmp_path, *small, "algo.args.logging_steps=1", rows=rows, reward=reward)
     trainer.train()
     logged = trainer.state.log_history[0]
     assert logged["rewards/model/mean"] == logged["reward"] != 0.0

@@ -24,11 +24,9 @@ def judge_steps(completion, numbers):
         ("8*7=56", [RIGHT]),
         (r"8 \times 7 = 56 − 3 = 53", [RIGHT, RIGHT]),
         ("( 8 * 7 ) - 3 = 56 - 3 = 53", [WRONG, WRONG]),  # 56 is not the value of the left side
-        ("( 8 * 7 ) - 3 = 55 - 3 = 52", [WRONG, WRONG]),
         ("8 * 7 = 56 -", [RIGHT]),  # cut off
         ("8 * 7 = 55", [WRONG]),
         ("8 * 8 = 64", [WRONG]),  # one 8
-        ("8 * 9 = 72", [WRONG]),
         ("( 8 + 7 ) / 3 = 5", [RIGHT]),
         ("3 - 8 = -5", [RIGHT]),
         ("3 - 8 = 5", [WRONG]),
@@ -36,15 +34,14 @@ def judge_steps(completion, numbers):
         ("8 7 = 56", [WRONG]),
         ("8 * = 56", []),  # one number
         ("8 * 7 =", []),  # cut off
-        ("x = 5", []),
         ("56 = 56", []),
-        ("", []),
+        ("99 = 8 * 7", []),
+        ("8 * 7 =\n56", []),
+        ("8 * 7 = (56)", []),
         # a chain, and a line of search, go on from what is left
         ("7 - 3 = 4 * 8 = 32", [RIGHT, RIGHT]),
-        ("8 * 7 = 56 ; 56 - 3 = 53", [RIGHT, RIGHT]),
         ("8 * 7 = 56 ; 8 - 3 = 5", [RIGHT, WRONG]),
         ("8 * 7 = 56, 56 - 3 = 53, 53 - 3 = 50", [RIGHT, RIGHT, WRONG]),
-        ("8 * 7 = 56 - 3 = 53 + 56 = 109", [RIGHT, RIGHT, WRONG]),
         # a wrong step takes nothing and gives nothing
         ("8 * 7 = 55 ; 55 - 3 = 52", [WRONG, WRONG]),
         ("8 * 7 = 55 ; 8 * 7 = 56", [WRONG, RIGHT]),
@@ -54,7 +51,6 @@ def judge_steps(completion, numbers):
         ("8 * 7 = 56, 56 + 3 = 59, too much: 56 - 3 = 53", [RIGHT, RIGHT, RIGHT]),
         ("8 + 7 = 15\n8 * 7 = 56\n15 - 3 = 12", [RIGHT, RIGHT, RIGHT]),
         ("8 + 7 = 15\n8 * 7 = 56\n15 + 56 = 71", [RIGHT, RIGHT, WRONG]),  # no search has both
-        ("no 9 * 9 = 81 ; 8 * 7 = 56", [WRONG, RIGHT]),
         # decimals are exact
         ("7 / 8 = 0.875 + 3 = 3.875", [RIGHT, RIGHT]),
         ("8 / 3 = 2.67", [WRONG]),
@@ -86,35 +82,20 @@ def test_the_think_part_is_cut_out_wherever_its_tags_are():
     ("thought", "expected"),
     [
         ("8 * 7 = 56 - 3 = 53 yes", 1.0),
-        ("8 * 7 - 3 = 53", 1.0),
         ("8 + 7 = 15 - 3 = 12 no 8 * 7 = 56 no 56 - 3 = 53 yes check 8 * 7 - 3 = 53 yes", 1.0),
         ("8 * 7 = 56 - 3 = 53 yes 8 - 7 = 1", 1.0),
         # where the search ends counts: the last step that joins all numbers, or claims the target
         ("8 * 7 = 56 - 3 = 53 no 8 + 7 = 15 - 3 = 12 no", 0.1),
         ("8 * 7 - 3 = 53 no 8 + 7 - 3 = 53", 0.0),
         ("8 + 7 - 3 = 53 no 8 * 7 - 3 = 53", 0.9),
-        ("8 + 7 = 15 - 3 = 12 no", 0.1),
-        ("8 + 7 = 15 - 3 = 12 no 8 - 7 = 1 + 3 = 4 no", 0.1),
-        ("56 - 3 = 53", 0.0),  # 56 is nobody's value
-        ("53 = 53", 0.0),
         # a wrong step costs a tenth, and right ones beside it do not make it less
         ("8 * 7 = 55 no 8 * 7 = 56 - 3 = 53 yes", 0.9),
         ("8 * 7 = 55 no 9 + 9 = 18 no 8 * 7 = 56 - 3 = 53 yes", 0.8),
-        ("8 * 7 = 55 no" + " 8 - 7 = 1 no" * 30, 0.0),
         ("8 + 7 = 16 no 8 + 7 = 15 - 3 = 12 no", 0.0),
     ],
 )
 def test_the_score_is_of_the_path_that_joins_most_numbers_less_the_wrong_steps(thought, expected):
     assert score(f"<think> {thought}", NUMBERS, TARGET) == expected
-
-
-@pytest.mark.parametrize(
-    "thought",
-    ["3 + 7 is 11", "99 = 8 * 7", "8 * 7 -> 99", "8 * 7: 56", "8 * 7 =\n56", "8 * 7 = **56**", "8 * 7 = (56)",
-     "8 7: 56"],
-)  # fmt: skip
-def test_what_is_not_an_expression_and_its_value_on_one_line_is_no_step(thought):
-    assert judge_steps(f"<think> so {thought} </think>", NUMBERS) == []
 
 
 @pytest.mark.parametrize("mark", ["1) ", "(1) ", "1. ", "- ", "* ", "• ", ""])

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from rlhf_exp.runs.folder import read_jsonl
+
 SMALL = [
     *("max_tokens=24", "reward.length_efficiency.tokens=12", "eval.rows=8", "eval.completions=2", "device=cpu"),
     *("algo.args.max_steps=2", "algo.args.per_device_train_batch_size=16", "algo.args.num_generations=4"),
@@ -18,9 +20,6 @@ def tokens(completion_ids, **_):
 
 def first(completions, **_):
     return [1.0]
-
-def late(completions, **kwargs):
-    return [1.0] if "trainer_state" in kwargs else [1.0] * len(completions)
 
 def broken(completions, **kwargs):
     return kwargs["nope"]
@@ -41,23 +40,19 @@ def use(name):
     return [f"+reward.functions.{name}=mine.py:{name}", f"+reward.weights.{name}=0.5"]
 
 
-def read_lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 @pytest.mark.slow
 def test_training_and_evaluation_record_every_reward_by_name(tmp_path, launch):
     done = launch("reward=outcome", *(f"+reward.weights.{name}=0.5" for name in OURS), *use("tokens"))
     assert done.returncode == 0, done.stderr
     weights = {"outcome": 1.0, **dict.fromkeys([*OURS, "tokens"], 0.5)}
-    logged = [row for row in read_lines(tmp_path / "run" / "metrics.jsonl") if "reward" in row]
+    logged = [row for row in read_jsonl(tmp_path / "run" / "metrics.jsonl") if "reward" in row]
     assert len(logged) == 2
     for row in logged:
         means = {name: row[f"rewards/{name}/mean"] for name in weights}
         assert row["reward"] == pytest.approx(sum(weights[name] * mean for name, mean in means.items()), abs=1e-4)
         assert means["tokens"] == pytest.approx(row["completions/mean_length"])
         assert row["process/steps"] > 0
-    samples = read_lines(tmp_path / "run" / "samples.jsonl")
+    samples = read_jsonl(tmp_path / "run" / "samples.jsonl")
     assert len(samples) == 2 * 16
     for sample in samples:
         assert list(sample["rewards"]) == list(weights)
@@ -76,8 +71,7 @@ def test_a_function_that_clears_the_environment_ends_no_run(launch):
 @pytest.mark.parametrize(
     ("name", "status", "line"),
     [("first", "refused", "returned 1 values for 16 completions"),
-     ("late", "failed", "returned 1 values for 16 completions"),
-     ("broken", "failed", "raised KeyError in line 13: 'nope' (traceback in run/error.log)")],
+     ("broken", "failed", "raised KeyError in line 10: 'nope' (traceback in run/error.log)")],
 )  # fmt: skip
 def test_a_mistake_of_a_function_is_one_line_with_its_name(name, status, line, tmp_path, launch):
     done = launch(*use(name))

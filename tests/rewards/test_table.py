@@ -1,7 +1,5 @@
 """The rewards of the package, one by one."""
 
-import statistics
-
 import pytest
 from transformers import TrainerState
 
@@ -34,13 +32,9 @@ def test_the_outcome_is_the_graders_score_and_training_logs_the_share_of_each():
     assert reward(prompts=["p"] * 3, completions=texts, log_metric=logged.__setitem__, **columns) == [1.0, 0.1, 0.0]
     assert logged == {"outcome/correct": 1 / 3, "outcome/partial": 1 / 3, "outcome/failed": 1 / 3}
     assert reward(prompts=[[]] * 3, completions=as_messages(texts), trainer_state=None, **columns) == [1.0, 0.1, 0.0]
-    scores = score_completions([reward], ROWS, texts, [[1]] * 3)
+    rows = [row | {"cfg": 1, "task": "a", "name": "b"} for row in ROWS]  # columns may have any name
+    scores = score_completions([reward], rows, texts, [[1]] * 3)
     assert [score["outcome"] for score in scores] == [1.0, 0.1, 0.0]
-
-
-def test_columns_of_rows_may_have_any_name():
-    rows = [row | {"cfg": 1, "task": "a", "name": "b"} for row in ROWS]
-    assert score_completions([build("outcome"), build("random")], rows, [RIGHT] * 3, [[1]] * 3)[0]["outcome"] == 1.0
 
 
 def score(answer, numbers, target):
@@ -182,9 +176,3 @@ def test_random_rewards_are_decided_by_seed_prompt_and_completion():
     assert build("random", "seed=1")(prompts=["p"], completions=["a"]) != first[:1]
     assert build("random", "seed=1", "reward.random.seed=0")(prompts=["p"], completions=["a"]) == first[:1]
     assert first[0] == 0.8168265910580388, "a resumed run must draw what the broken one drew"
-
-
-def test_random_rewards_are_uniform():
-    drawn = build("random")(prompts=["p"] * 10_000, completions=[str(i) for i in range(10_000)])
-    assert 0.0 <= min(drawn) < 0.001 and 0.999 < max(drawn) < 1.0
-    assert abs(statistics.fmean(drawn) - 1 / 2) < 0.01 and abs(statistics.pvariance(drawn) - 1 / 12) < 0.003

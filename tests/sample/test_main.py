@@ -11,6 +11,7 @@ import yaml
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
+from rlhf_exp.runs.folder import read_jsonl
 from rlhf_exp.sample.__main__ import main
 from rlhf_exp.sample.draw import sample
 from rlhf_exp.tasks import draw_prompts, load_task
@@ -19,10 +20,6 @@ from tests.building import build
 
 SMALL = ["task.sampling.rows=16", "task.sampling.completions=4", "max_tokens=32", "device=cpu", "device.threads=1"]
 TINY = resolve_model(compose_config([]), Path())
-
-
-def read_lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +51,7 @@ def test_the_folder_is_a_run_folder_of_train_prompts(finished):
 
 def test_samples_are_of_the_prompts_to_train_on_in_their_order(finished):
     cfg = compose_config([])
-    rows = read_lines(finished / "samples.jsonl")
+    rows = read_jsonl(finished / "samples.jsonl")
     drawn = [row["id"] for row in draw_prompts(cfg, load_tokenizer(TINY), 16)]
     assert [row["id"] for row in rows] == [name for name in drawn for _ in range(4)]
     assert {(row["which"], row["decoding"]) for row in rows} == {("baseline", "sampled")}
@@ -62,19 +59,14 @@ def test_samples_are_of_the_prompts_to_train_on_in_their_order(finished):
     assert {row["id"] for row in rows}.isdisjoint(row["id"] for row in load_task(cfg, load_tokenizer(TINY)).eval)
 
 
-def test_a_run_learns_from_the_folder(finished):
-    cfg = compose_config(["algo=sft", f"task.samples={finished}"])
-    task = learn_from(cfg, load_task(cfg, load_tokenizer(TINY)), finished)
-    graded = read_lines(finished / "samples.jsonl")
+def test_demonstrations_are_the_correct_samples_read_as_they_were_sampled_and_end_in_one_eos(finished, tmp_path):
+    cfg, tokenizer = compose_config(["algo=sft", f"task.samples={finished}"]), load_tokenizer(TINY)
+    task = learn_from(cfg, load_task(cfg, tokenizer), finished)
+    graded = read_jsonl(finished / "samples.jsonl")
     right = [row for row in graded if row["outcome"] == "correct" and not row["truncated"]]
     correct = {(row["prompt"], row["completion"]) for row in right}
     assert {(row["prompt"], row["completion"].removeprefix(" ")) for row in task.train} == correct
     assert len(task.train) == len(correct) > 0
-
-
-def test_a_demonstration_ends_in_one_eos_and_reads_as_it_was_sampled(finished, tmp_path):
-    cfg, tokenizer = compose_config(["algo=sft", f"task.samples={finished}"]), load_tokenizer(TINY)
-    task = learn_from(cfg, load_task(cfg, tokenizer), finished)
     trainer = build(tmp_path, "algo=sft", "device=cpu", rows=task.train)
     for row, encoded in zip(task.train, trainer.train_dataset, strict=True):
         ids = encoded["input_ids"]
@@ -130,8 +122,7 @@ def test_what_the_model_cannot_read_is_refused_before_there_is_a_folder(tmp_path
     [
         ("task=hh_rlhf", "its completions cannot be graded as right or wrong; use task="),
         ("task=file task.path=rows.jsonl", "its completions cannot be graded as right or wrong; set task"),
-        ("resume=x", "not with"), ("dry_run=true", "not with"), ("task.sampling.rows=0", "must be a whole number >= 1"),
-        ("task.sampling.row=3", "no such key; did you mean task.sampling.rows?"),
+        ("resume=x", "not with"), ("task.sampling.rows=0", "must be a whole number >= 1"),
         ("output_dir={}", "already holds a run; use another folder"),
     ],
 )  # fmt: skip

@@ -6,7 +6,6 @@ import pytest
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.tasks import draw_prompts, find_grader, load_task
 from tests.tasks.building import CHAT_TEMPLATE, build_tokenizer, refuse
 
@@ -81,16 +80,13 @@ def test_every_algorithm_learns_from_what_the_file_gives(load, compose):
     assert line.startswith("task.sampling.rows=50: ") and line.endswith(" has 40 rows in its train split")
 
 
-def test_the_shipped_example(tmp_path):
-    keys = ["task=module", f"task.module={ROOT / 'examples' / 'own_task' / 'near.py'}", "+task.options.near=2"]
-    cfg = compose_config([*keys, "task.train_rows=50", "eval.rows=20"])
-    task = load_task(cfg, load_tokenizer(resolve_model(cfg, tmp_path)))
-    assert len(task.train) == 50 and not {row["id"] for row in task.train} & {row["id"] for row in task.eval}
+def test_the_shipped_example_grades_by_the_distance():
+    near = ROOT / "examples" / "own_task" / "near.py"
+    grade = find_grader(compose_config(["task=module", f"task.module={near}", "+task.options.near=2"]).task)
     row = {"numbers": [8, 7, 3], "target": 51, "near": 2}
     texts = ["8 * 7 - 3", "8 + 7 + 3", "8 * 7", "none"]
-    found = [task.grade(f"<answer>{text}</answer>", row).outcome for text in texts]
+    found = [grade(f"<answer>{text}</answer>", row).outcome for text in texts]
     assert found == ["correct", "partial", "failed", "failed"]
-    assert find_grader(cfg.task)("", row).outcome == "failed"
 
 
 @pytest.mark.parametrize(
@@ -104,10 +100,7 @@ def test_the_shipped_example(tmp_path):
         (("100 + n", "n"), "returned a prompt in two splits, What is 0 . 1."),
         (("    train = [", "    1 / 0\n    train = ["), "read raised ZeroDivisionError in line 6: division by zero"),
         (("    train = [", "    raise ConfigError(['no'])\n    train = ["), "^no$"),
-        (("def grade(completion, row)", "def grade(completion)"), "raised TypeError: grade.. takes 1 positional"),
         (("return completion.strip() ==", "return completion.strip() +"), "returned .* .str., must be a bool"),
-        (("import ConfigError", "import ConfgError"), "cannot be imported, ImportError in line"),
-        (("range(20)", "range(0)"), "has 0 rows in its test split"),
         (("def prompt", ANSWERS.replace(', "0"', "") + "\n\ndef prompt"), "pair returned .*; must be 2 texts"),
     ],
 )  # fmt: skip
@@ -121,7 +114,6 @@ def test_what_is_no_task_is_refused_in_one_line(load, change, line):
     [
         (MINE, ["task.module=mine"], "task.module=mine: must be a Python file, such as task.module=mine.py"),
         (MINE.replace("def read", "def raed"), [], "no read; did you mean raed?"),
-        (MINE + "(", [], "is not Python, '(' was never closed (mine.py, line"),
         (MINE.replace("def grade", "def grader"), [], "algo=grpo: needs a reward; set a function grade"),
         (MINE, ["algo=sft", "reward=none"], "algo=sft: needs a function demonstration(row) in the file"),
         (MINE, ["task.options=3"], "task.options=3: must be a mapping"),

@@ -4,7 +4,7 @@ import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.graders.countdown import grade
-from rlhf_exp.tasks import draw_prompts, load_task
+from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.sampled import learn_from
 from rlhf_exp.tasks.splits import split_of
 from tests.tasks.building import refuse, write_rows
@@ -124,15 +124,8 @@ def test_train_rows_takes_the_first_of_a_seeded_shuffle(tmp_path):
     whole = learn(folder, "algo=dpo").train
     assert learn(folder, "algo=dpo", "task.train_rows=7").train == whole[:7]
     assert learn(folder, "algo=dpo", "task.data_seed=1").train != whole
+    # Not by the hash of the id alone, which made Countdown's rows train prompts: by it all would be train again.
     assert len(whole) == sum(split_of(f"pairs of {name}") == "train" for name in rows)
-
-
-def test_pairs_of_countdowns_train_prompts_reach_all_three_splits(tmp_path):
-    """Their ids are in buckets 50 to 79 of the hash that made them train prompts: by it all would be train again."""
-    prompts = draw_prompts(compose_config([]), PLAIN, 300)
-    rows = {row["id"]: [RIGHT[0], WRONG[0]] for row in prompts}
-    task = learn(write_folder(tmp_path / "s", rows), "algo=dpo")
-    assert 210 <= len(task.train) <= 265 and 18 <= len(task.pairs) <= 60
 
 
 def test_chat_samples_give_messages(tmp_path):

@@ -88,13 +88,6 @@ def test_pairs_are_the_tokens_of_the_dpo_trainer(name, architecture, rows, tmp_p
     assert ours == list(zip(*(trainer.train_dataset[f"{name}_ids"] for name in names), strict=True))
 
 
-def test_tokens_that_merge_across_the_prompt_belong_to_the_answer():
-    tokenizer = load("gpt2")
-    prompt, _, rejected = encode_row(tokenizer, *PLAIN[-1].values())
-    assert tokenizer.decode(prompt) == "An"
-    assert tokenizer.decode(rejected) == " undotted line<|endoftext|>"
-
-
 PAIRS = [parse_pair("", subset, None, *texts)[0] for subset, *texts in generate_pairs(60, seed=0)]
 
 
@@ -108,12 +101,6 @@ def render_all(tokenizer, prompts, answers):
     """The prompts as the model reads them, and each with each of its answers."""
     wholes = [[prompt + answer for answer in several] for prompt, several in zip(prompts, answers, strict=True)]
     return render(tokenizer, prompts, ask=True), [render(tokenizer, several) for several in wholes]
-
-
-def test_a_plain_answer_counts_with_its_end_token():
-    for pair, (prompt, answers) in zip(PAIRS, measure(build_tokenizer(), *list_texts(chat=False)), strict=True):
-        assert prompt == len(pair.prompt)
-        assert answers == tuple(1 + len(text) + 1 for text in (pair.chosen, pair.rejected))
 
 
 @pytest.mark.parametrize("think", ["", "(hm)"])  # with a thought the whole dialogue does not begin with the prompt

@@ -60,9 +60,12 @@ def test_attempts_are_right_use_each_number_once_and_reach_every_target_whose_st
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_trace_holds_no_error(seed):
+def test_a_trace_holds_no_error_and_each_of_its_words_is_one_token(seed):
+    tokenizer = build_trace_tokenizer()
     for numbers, target, rng in draw(150, seed):
         trace = write_trace(numbers, target, HONEST, rng)
+        ids = tokenizer(trace)["input_ids"]
+        assert len(ids) == len(trace.split()) and tokenizer.unk_token_id not in ids and tokenizer.decode(ids) == trace
         assert re.fullmatch(r"<think> .* </think> <answer> [^<>]* </answer>", trace)
         for a, op, b, value in re.findall(r"(\d+) ([-+*/]) (\d+) = (\d+)", trace):
             a, b, value = int(a), int(b), int(value)
@@ -86,15 +89,6 @@ def test_the_habits_have_their_probabilities():
     found = sum(" yes " in trace for trace in traces)
     assert sum("give up" in trace for trace in traces) / failed == pytest.approx(0.3, abs=0.03)
     assert sum("check" in trace for trace in traces) / found == pytest.approx(0.8, abs=0.05)
-
-
-def test_every_word_of_a_trace_is_one_token():
-    tokenizer = build_trace_tokenizer()
-    for numbers, target, rng in draw(100):
-        text = f"use {' '.join(map(str, numbers))} make {target} . {write_trace(numbers, target, HONEST, rng)}"
-        ids = tokenizer(text)["input_ids"]
-        assert len(ids) == len(text.split()) and tokenizer.unk_token_id not in ids
-        assert tokenizer.decode(ids) == text
 
 
 def test_attempts_come_in_the_order_that_their_weights_say():

@@ -100,8 +100,6 @@ def test_pairs_of_different_histories_are_dropped_and_counted(make):
         ({"messages": [say("x")]}, SFT, "line 1: its prompt must be a text, or messages"),
         ({"messages": ask(1, {"role": "assistant", "content": None})}, SFT, 'line 1: "messages" must be a text, or'),
         ({"prompt": "Why?", "messages": ask(1, say("x"))}, SFT, "line 1: its answers do not begin with the messages"),
-        ({"q": "Why?", "messages": ask(1, say("x"))}, [*SFT, "task.prompt_template='{q}'"],
-         "answers do not begin with the messages"),
         ({"messages": ask(1, say("\ud800"))}, SFT, '"messages" holds half a character'),
         ({"q": {"a": 1}}, ["task.prompt_template='{q}'", "reward=brevity"], "line 1: q, a column of"),
     ],

@@ -94,22 +94,3 @@ def test_rows_longer_than_the_context_are_left_out_and_counted(rows):
     assert over_long["train"] == len(whole.train) - len(fitting)
     assert whole.facts["over_long"] == {"train": 0, "test": 0} and whole.notes[1].endswith(": none")
     assert f"left out: {over_long['train']} of train, {over_long['test']} of test" in task.notes[1]
-
-
-@pytest.mark.parametrize("template", [None, CHAT_TEMPLATE], ids=["plain", "chat"])
-def test_a_demonstration_counts_with_its_answer_and_end_token_and_without_max_tokens(template, rows):
-    overrides = ("algo=sft", "max_tokens=1", "eval.rows=1")
-    tokenizer = build_tokenizer(template, context=2048)
-    whole = load(rows, *overrides, tokenizer=tokenizer).train
-    tokenizer.model_max_length = limit = sorted(measure(row) for row in whole)[len(whole) // 2]
-    kept = load(rows, *overrides, tokenizer=tokenizer).train
-    assert kept == [row for row in whole if measure(row) <= limit] and len(kept) < len(whole)
-    assert max(map(measure, kept)) == limit
-
-
-def measure(row):
-    """How many bytes, which are tokens here, a demonstration has."""
-    if isinstance(row["prompt"], str):
-        return len((row["prompt"] + row["completion"]).encode()) + 1
-    question, answer = row["prompt"][0]["content"], row["completion"][0]["content"]
-    return len(f"<user>{question}</s><assistant>{answer}</s>".encode())

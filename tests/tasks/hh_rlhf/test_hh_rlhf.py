@@ -1,13 +1,10 @@
 import pytest
-from transformers import AutoTokenizer
 
-from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.synthetic import generate_pairs
 from tests.tasks.building import CHAT_TEMPLATE, build_tokenizer, write_rows
 
-SHARED = ROOT.parent / "shared" / "data"
 PLAIN, CHAT = build_tokenizer(), build_tokenizer(CHAT_TEMPLATE)
 
 
@@ -102,14 +99,3 @@ def test_nothing_longer_than_the_limit_is_left(load):
 def test_the_limit_is_the_smaller_of_max_length_and_context(load, max_length, context, limit):
     keys, tokenizer = [f"task.max_length={max_length}", "task.train_rows=5"], build_tokenizer(context=context)
     assert load("dpo", *keys, tokenizer=tokenizer).facts["limit_tokens"] == limit
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason=f"no real data at {SHARED}")
-@pytest.mark.parametrize(("algo", "name"), [("dpo", "gpt2"), ("sft", "qwen3")])
-def test_real_pairs_are_prepared_in_either_form(load, algo, name):
-    tokenizer = AutoTokenizer.from_pretrained(SHARED / "tokenizers" / name)
-    path = SHARED / "hh-rlhf" / "harmless-base-test.jsonl.gz"
-    task = load(algo, "task.train_rows=40", path=path, tokenizer=tokenizer)
-    assert len(task.train) == 40 and len(task.eval) == len(task.pairs) == 20
-    assert {type(row["prompt"]) for row in task.train + task.eval + task.pairs} == {str if name == "gpt2" else list}
-    assert task.facts["read"] == {"harmless-base": 2312}
