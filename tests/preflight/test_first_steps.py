@@ -19,7 +19,7 @@ PROMPTS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ."} for i in range
 PAIRS = [row | {"chosen": " <think> 8 * 7", "rejected": f" <think> {i} + 3"} for i, row in enumerate(PROMPTS)]
 UNPAIRED = [row | {"completion": f" <think> {i} * 7", "label": i % 2 == 0} for i, row in enumerate(PROMPTS)]
 ROWS = {"sft": UNPAIRED, "dpo": PAIRS, "kto": UNPAIRED, "reward_model": PAIRS}
-STEPS = ["++algo.args.max_steps=9", "++algo.args.learning_rate=0.01", "++algo.args.warmup_steps=2", "max_tokens=16"]
+STEPS = ["++algo.args.max_steps=9", "++algo.args.learning_rate=0.01", "++algo.args.warmup_steps=2"]
 EPOCHS = ["algo.args.num_iterations=2", "++algo.args.max_steps=12"]
 LORA = ["peft=lora", "peft.lora.r=2"]
 NOT_COMPARED = {"sft": "no figure", "reward_model": "no figure"}
@@ -55,7 +55,7 @@ class Thawed(VariantGRPOTrainer):
         self.model.get_base_model().model.norm.weight.requires_grad = True
 
 
-class OtherReference(VariantGRPOTrainer):
+class OtherReference:
     """The reference is another model."""
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -63,11 +63,12 @@ class OtherReference(VariantGRPOTrainer):
             parameter.data *= 1.5
 
 
-class OtherReferenceDPO(DPOTrainer):
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        for parameter in self.ref_model.parameters():
-            parameter.data *= 1.5
+class OtherReferenceGRPO(OtherReference, VariantGRPOTrainer):
+    pass
+
+
+class OtherReferenceDPO(OtherReference, DPOTrainer):
+    pass
 
 
 class MovingReference(VariantGRPOTrainer):
@@ -108,22 +109,20 @@ class OtherRatio(PPOTrainer):
 '''
 
 
-SHORT = [
-    "algo=grpo", "device=cpu", "device.threads=1", "max_tokens=24", "eval.rows=8", "eval.most_rows=8",
-    "eval.start_completions=1", "task.baselines=false", "algo.args.per_device_train_batch_size=16",
-    "algo.args.gradient_accumulation_steps=1", "algo.args.num_generations=4", "algo.args.max_steps=6",
-]  # fmt: skip
+def make(folder, algo, *overrides):
+    """The experiment of a tiny model on 32 rows, with a reward where the algorithm samples."""
+    samples = algo in ROLLOUTS_OF_8
+    of_algo = ROLLOUTS_OF_8.get(algo, [f"algo={algo}", "algo.args.per_device_train_batch_size=8"])
+    of_algo = [*of_algo, *["reward=outcome"] * samples, "max_tokens=16"]
+    return build_experiment(
+        folder, *UNTRAINED, *QUIET, *of_algo, *overrides, rows=ROWS.get(algo, PROMPTS),
+        reward=reward_length_of_7 if samples else None,
+    )  # fmt: skip
 
 
 def watch(folder, algo, *overrides):
-    """The checks of a short run by name, and its trainer; raises what ended it."""
-    small = [f"algo={algo}", "algo.args.per_device_train_batch_size=8"]
-    if algo in ROLLOUTS_OF_8:
-        small = [*ROLLOUTS_OF_8[algo], "reward=outcome"]
-    experiment = build_experiment(
-        folder, *UNTRAINED, *QUIET, *small, *STEPS, *overrides, rows=ROWS.get(algo, PROMPTS),
-        reward=reward_length_of_7 if algo in ROLLOUTS_OF_8 else None,
-    )  # fmt: skip
+    """The checks of a short run by name; raises what ended it."""
+    experiment = make(folder, algo, *STEPS, *overrides)
     experiment = replace(experiment, folder=RunFolder.create(folder, {}))
     trainer = build_trainer(experiment)
     ComputeMeter().watch(trainer)
@@ -191,7 +190,7 @@ def test_sampling_that_leaves_probability_out_is_a_warning_with_its_remedy(tmp_p
         ("grpo", "LeftOut", [], "parameters_change", "does not train model.norm.weight"),
         ("grpo", "Thawed", LORA, "parameters_change", "model.norm.weight must not"),
         ("grpo", "MovingReference", ["algo.args.beta=0.05"], "parameters_change", "reference.model"),
-        ("grpo", "OtherReference", ["algo.args.beta=0.05"], "policy_is_reference", "kl is"),
+        ("grpo", "OtherReferenceGRPO", ["algo.args.beta=0.05"], "policy_is_reference", "kl is"),
         ("dpo", "OtherReferenceDPO", ["algo.args.precompute_ref_log_probs=false"], "policy_is_reference",
          "should be 0.6931"),
         ("ppo", "OtherRatio", [], "policy_is_reference", "ppo/ratio is 1.105 and should be 1"),
@@ -206,23 +205,6 @@ def test_a_trainer_that_breaks_one_thing_ends_the_run_by_that_check(tmp_path, al
     assert [name for name, check in checks.items() if check["status"] == "failed"] == [broken]
     assert error.startswith(f"preflight, {broken}: ") and said in error
     assert error.endswith("; preflight=off skips the checks")
-
-
-def test_a_run_that_fails_in_its_first_steps_says_so_in_a_line_and_leaves_a_readable_folder(launch, workplace):
-    (workplace / "broken.py").write_text(BROKEN, encoding="utf-8")
-    done = launch(*SHORT, "algo.trainer=broken.py:Frozen", "output_dir=frozen")
-    assert done.returncode == 1
-    line = done.stderr.strip().splitlines()[-1]
-    assert line.startswith(
-        "rlhf_exp: failed: FailedCheck: preflight, parameters_change: 46 of 94 tensors changed, and 47 should: the opt"
-    )
-    record = json.loads((workplace / "frozen" / "run.json").read_text())
-    assert record["status"] == "failed" and "parameters_change" in record["error"]
-    checks = {one["name"]: one["status"] for one in json.loads((workplace / "frozen" / FILE).read_text())["checks"]}
-    assert checks["parameters_change"] == "failed" and checks["memory"] == "passed"
-    assert (workplace / "frozen" / "report.html").is_file()
-    done = launch(*SHORT, "algo.trainer=broken.py:Frozen", "output_dir=off", "preflight=off")
-    assert done.returncode == 0 and not (workplace / "off" / FILE).exists()
 
 
 def test_weights_of_four_bits_are_summed_too():
