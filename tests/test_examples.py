@@ -1,9 +1,7 @@
 """Runs the commands of the examples' READMEs as their users do, with two steps."""
 
 import json
-import re
 import runpy
-import shlex
 import shutil
 import sys
 
@@ -11,21 +9,9 @@ import pytest
 import yaml
 
 from rlhf_exp.config import ROOT
+from tests.test_docs import SHORT, list_commands
 
 EXAMPLES = ROOT / "examples"
-SHORT = ["algo.args.max_steps=2", "algo.args.per_device_train_batch_size=16", "eval.rows=16", "max_tokens=48"]
-SHORT += ["device.threads=1", "device=cpu"]
-NAMES = sorted(file.parent.name for file in EXAMPLES.glob("*/README.md"))
-
-if not EXAMPLES.is_dir():
-    pytest.skip("examples are not installed with the package", allow_module_level=True)
-
-
-def list_commands(name):
-    """The commands in a README, as lists of words."""
-    text = (EXAMPLES / name / "README.md").read_text()
-    blocks = re.findall(r"```\n(.*?)```", text, re.DOTALL)
-    return [shlex.split(line) for block in blocks for line in block.replace("\\\n", " ").splitlines()]
 
 
 @pytest.fixture
@@ -35,7 +21,9 @@ def call(tmp_path, command_line, monkeypatch):
     shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
 
     def call(name):
-        for command in list_commands(name):
+        for command, _ in list_commands(EXAMPLES / name / "README.md"):
+            if command == ["make", "run"]:  # only named
+                continue
             assert command[0] == "python", command
             trains = any(word.startswith(("algo=", "task=", "+reward.")) for word in command)
             words = [*command[1:], *(SHORT if trains else [])]
@@ -106,13 +94,11 @@ def test_own_algorithm(call):
 )
 def test_a_trainer_that_does_not_fit_is_refused_in_one_line(tmp_path, command_line, algo, trainer, line):
     shutil.copy(EXAMPLES / "own_algorithm" / "positive_rloo.py", tmp_path)
-    short = SHORT[2:] if algo == "none" else SHORT
-    done = command_line(f"algo={algo}", f"algo.trainer={trainer}", *short, "task.baselines=false", cwd=tmp_path)
+    done = command_line(f"algo={algo}", f"algo.trainer={trainer}", *SHORT, "task.baselines=false", cwd=tmp_path)
     assert done.returncode == 2 and f"algo.trainer={trainer}: {line}" in done.stderr
 
 
 def test_an_example_is_short_and_says_how_it_is_run():
     files = sorted(EXAMPLES.glob("*/*.py"))
     assert files and all(len(file.read_text().splitlines()) < 40 for file in files)
-    assert {file.parent.name for file in files if file.parent.name.startswith("own_")} <= set(NAMES)
-    assert all(list_commands(name) for name in NAMES)
+    assert all(list_commands(folder / "README.md") for folder in EXAMPLES.glob("own_*"))
