@@ -1,14 +1,13 @@
 """Runs the commands of the examples' READMEs as their users do, with two steps."""
 
-import json
 import runpy
 import shutil
 import sys
 
 import pytest
-import yaml
 
 from rlhf_exp.config import ROOT
+from rlhf_exp.runs.load import load_run, read_json
 from tests.test_docs import SHORT, list_commands
 
 EXAMPLES = ROOT / "examples"
@@ -38,14 +37,10 @@ def call(tmp_path, command_line, monkeypatch):
     return call
 
 
-def read(run_dir, name="evaluation.json"):
-    return json.loads((run_dir / name).read_text())
-
-
 @pytest.mark.slow
 def test_own_task(call):
     outputs, _ = call("own_task")
-    evaluation = read(outputs / "latest")
+    evaluation = load_run(outputs / "latest").evaluation
     assert evaluation["baseline"]["n"] == evaluation["trained"]["n"] == 16
     assert evaluation["baseline"]["counts"]["partial"] > 0
 
@@ -53,12 +48,11 @@ def test_own_task(call):
 @pytest.mark.slow
 def test_own_reward(call):
     outputs, _ = call("own_reward")
-    rows = [json.loads(line) for line in (outputs / "latest" / "metrics.jsonl").read_text().splitlines()]
-    assert 0 < rows[0]["rewards/few_attempts/mean"] < 1 and "rewards/multiplies/mean" in rows[0]
-    samples = [json.loads(line) for line in (outputs / "latest" / "samples.jsonl").read_text().splitlines()]
-    weights = yaml.safe_load((outputs / "latest" / ".hydra" / "config.yaml").read_text())["reward"]["weights"]
+    run = load_run(outputs / "latest")
+    assert 0 < run.metrics[0]["rewards/few_attempts/mean"] < 1 and "rewards/multiplies/mean" in run.metrics[0]
+    weights = run.config["reward"]["weights"]
     assert (weights["few_attempts"], weights["multiplies"]) == (0.2, 0)
-    for sample in samples:
+    for sample in run.samples:
         found = sample["rewards"]
         assert found["few_attempts"] == max(0, 1 - 0.1 * sample["completion"].split().count("no"))
         assert sample["reward"] == pytest.approx(sum(weights[name] * value for name, value in found.items()))
@@ -67,17 +61,17 @@ def test_own_reward(call):
 @pytest.mark.slow
 def test_own_model(call):
     outputs, chat = call("own_model")
-    assert read(outputs / "own_model", "config.json")["model_type"] == "llama"
-    assert read(outputs / "own_model_sft", "run.json")["model"] == "outputs/own_model"
-    grpo = read(outputs / "own_model_grpo", "run.json")
-    assert grpo["status"] == "finished" and grpo["model"] == "own_model_sft/model"
+    assert read_json(outputs / "own_model" / "config.json")["model_type"] == "llama"
+    sft, grpo = (load_run(outputs / name).info for name in ("own_model_sft", "own_model_grpo"))
+    assert (sft["model"], grpo["model"]) == ("outputs/own_model", "own_model_sft/model")
+    assert grpo["status"] == "finished"
     assert [line.partition(":")[0] for line in chat.stdout.splitlines()] == ["start", "trained"]
 
 
 @pytest.mark.slow
 def test_own_algorithm(call):
     outputs, sweep = call("own_algorithm")
-    info = read(next(outputs.glob("countdown/rloo/*")), "run.json")
+    info = load_run(next(outputs.glob("countdown/rloo/*"))).info
     assert (info["status"], info["steps"]) == ("finished", 2) and "algo.trainer" in info["inputs"]
     assert "positive_rloo" in sweep.stdout and "of 2 jobs did not succeed" not in sweep.stderr
     compared = next(outputs.glob("sweeps/*/report.md")).read_text()
