@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -23,90 +24,7 @@ STEPS = ["++algo.args.max_steps=9", "++algo.args.learning_rate=0.01", "++algo.ar
 EPOCHS = ["algo.args.num_iterations=2", "++algo.args.max_steps=12"]
 LORA = ["peft=lora", "peft.lora.r=2"]
 NOT_COMPARED = {"sft": "no figure", "reward_model": "no figure"}
-
-BROKEN = '''
-import copy
-import torch
-from trl import DPOTrainer
-from rlhf_exp.trainers.grpo import VariantGRPOTrainer
-from rlhf_exp.trainers.ppo.trainer import PPOTrainer
-
-
-class Frozen(VariantGRPOTrainer):
-    """A layer is not trained."""
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.model.model.layers[0].mlp.up_proj.weight.requires_grad = False
-
-
-class LeftOut(VariantGRPOTrainer):
-    """The optimizer lacks a tensor that has a gradient."""
-    def create_optimizer(self, *args, **kwargs):
-        optimizer = super().create_optimizer(*args, **kwargs)
-        for group in optimizer.param_groups:
-            group["params"] = [p for p in group["params"] if p is not self.model.model.norm.weight]
-        return optimizer
-
-
-class Thawed(VariantGRPOTrainer):
-    """A tensor of an adapter's base is trained."""
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.model.get_base_model().model.norm.weight.requires_grad = True
-
-
-class OtherReference:
-    """The reference is another model."""
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        for parameter in self.ref_model.parameters():
-            parameter.data *= 1.5
-
-
-class OtherReferenceGRPO(OtherReference, VariantGRPOTrainer):
-    pass
-
-
-class OtherReferenceDPO(OtherReference, DPOTrainer):
-    pass
-
-
-class MovingReference(VariantGRPOTrainer):
-    """The reference is trained too."""
-    def training_step(self, *args, **kwargs):
-        loss = super().training_step(*args, **kwargs)
-        next(self.ref_model.parameters()).data += 1e-6
-        return loss
-
-
-class Stale(VariantGRPOTrainer):
-    """Samples from the start model."""
-    def _generate(self, prompts):
-        if not hasattr(self, "first"):
-            self.first = copy.deepcopy(self.model.state_dict())
-        now = copy.deepcopy(self.model.state_dict())
-        self.model.load_state_dict(self.first)
-        try:
-            return super()._generate(prompts)
-        finally:
-            self.model.load_state_dict(now)
-
-
-class Infinite(VariantGRPOTrainer):
-    """A gradient is not finite."""
-    def training_step(self, *args, **kwargs):
-        loss = super().training_step(*args, **kwargs)
-        self.model.model.norm.weight.grad[0] = torch.inf
-        return loss
-
-
-class OtherRatio(PPOTrainer):
-    """The log-probabilities of the rollout are of another policy."""
-    def _generate_and_score_completions(self, inputs):
-        rollout = super()._generate_and_score_completions(inputs)
-        rollout["old_per_token_logps"] = rollout["old_per_token_logps"] - 0.1
-        return rollout
-'''
+BROKEN = Path(__file__).with_name("broken.py")
 
 
 def make(folder, algo, *overrides):
@@ -190,7 +108,7 @@ def test_sampling_that_leaves_probability_out_is_a_warning_with_its_remedy(tmp_p
         ("grpo", "LeftOut", [], "parameters_change", "does not train model.norm.weight"),
         ("grpo", "Thawed", LORA, "parameters_change", "model.norm.weight must not"),
         ("grpo", "MovingReference", ["algo.args.beta=0.05"], "parameters_change", "reference.model"),
-        ("grpo", "OtherReferenceGRPO", ["algo.args.beta=0.05"], "policy_is_reference", "kl is"),
+        ("grpo", "OtherReference", ["algo.args.beta=0.05"], "policy_is_reference", "kl is"),
         ("dpo", "OtherReferenceDPO", ["algo.args.precompute_ref_log_probs=false"], "policy_is_reference",
          "should be 0.6931"),
         ("ppo", "OtherRatio", [], "policy_is_reference", "ppo/ratio is 1.105 and should be 1"),
@@ -199,8 +117,7 @@ def test_sampling_that_leaves_probability_out_is_a_warning_with_its_remedy(tmp_p
     ],
 )  # fmt: skip
 def test_a_trainer_that_breaks_one_thing_ends_the_run_by_that_check(tmp_path, algo, trainer, overrides, broken, said):
-    (tmp_path / "broken.py").write_text(BROKEN, encoding="utf-8")
-    checks, error = watch(tmp_path, algo, f"algo.trainer={tmp_path}/broken.py:{trainer}", *overrides)
+    checks, error = watch(tmp_path, algo, f"algo.trainer={BROKEN}:{trainer}", *overrides)
     assert checks[broken]["status"] == "failed", checks
     assert [name for name, check in checks.items() if check["status"] == "failed"] == [broken]
     assert error.startswith(f"preflight, {broken}: ") and said in error

@@ -12,8 +12,7 @@ SHORT = [*UNTRAINED, *QUIET, "eval.rows=8", "eval.start_completions=1", "task.ba
 
 @pytest.fixture
 def generous(workplace):
-    """Overrides of a task whose checker accepts everything; broken.py has trainers that break one thing."""
-    (workplace / "broken.py").write_text(BROKEN, encoding="utf-8")
+    """Overrides of a task whose checker accepts everything."""
     (workplace / "mine.py").write_text("def check(completion, row):\n    return True\n")
     rows = [{"prompt": f"use {n} 2 3 make 5 .", "answer": str(n)} for n in range(1, 20)]
     for split in ("train", "test"):
@@ -48,7 +47,7 @@ def test_a_failed_check_refuses_the_run_by_name_and_off_skips_all_checks(launch,
     assert first.startswith("rlhf_exp: preflight, floor_gap: full marks for nothing on ")
     assert first.endswith("; preflight=off skips the checks")
     assert read(workplace / "generous", "run.json")["status"] == "refused"
-    done = launch(*SHORT, *generous, "algo.trainer=broken.py:Frozen", "output_dir=generous", "preflight=off")
+    done = launch(*SHORT, *generous, f"algo.trainer={BROKEN}:Frozen", "output_dir=generous", "preflight=off")
     assert done.returncode == 0, done.stderr
     assert not (workplace / "generous" / "preflight.json").exists()
 
@@ -68,8 +67,8 @@ def test_audit_prints_the_table_and_fails_with_a_check(launch, generous):
     assert launch("audit", "task=countdwn").returncode == 2
 
 
-def test_a_run_that_fails_in_its_first_steps_says_so_in_a_line_and_leaves_a_readable_folder(launch, workplace, generous):
-    done = launch(*SHORT, "algo.trainer=broken.py:Frozen", "output_dir=frozen")
+def test_a_run_that_fails_in_its_first_steps_says_so_in_a_line_and_leaves_a_readable_folder(launch, workplace):
+    done = launch(*SHORT, f"algo.trainer={BROKEN}:Frozen", "output_dir=frozen")
     assert done.returncode == 1
     *_, line = done.stderr.strip().splitlines()
     assert line.startswith("rlhf_exp: failed: FailedCheck: preflight, parameters_change: ")
