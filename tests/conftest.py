@@ -12,9 +12,9 @@ import signal
 import sys
 import warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
+from subprocess import CompletedProcess
 from types import SimpleNamespace
 
 import pytest
@@ -87,15 +87,6 @@ def drawn(blank_plots, monkeypatch):
     monkeypatch.setattr(page, "draw", plots.draw)
 
 
-@dataclass(frozen=True)
-class Done:
-    """How a command ended: its exit status, and what it printed."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 @pytest.fixture(scope="session")
 def command_line():
     """`command_line("algo=grpo", ..., cwd=FOLDER)` calls `python -m rlhf_exp` in this process, in a folder of its own.
@@ -104,7 +95,7 @@ def command_line():
     def call(*arguments, cwd):
         with _as_a_process(cwd, ["rlhf_exp", *arguments]) as (out, err):
             status = main()
-        return Done(status, out.getvalue(), err.getvalue())
+        return CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
 
     return call
 

@@ -9,11 +9,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
 from rlhf_exp import ConfigError, compose, pipeline, run
 from rlhf_exp.config import ROOT, trl_args
 from rlhf_exp.dry_run import show
+from rlhf_exp.runs.load import load_run
 from rlhf_exp.runs.manifest import staged
 
 DOCS = ROOT / "docs" / "python.md"
@@ -46,8 +46,7 @@ def test_a_run_is_written_as_the_command_line_writes_it(runs, command_line, tmp_
     for cfg in (of_python, of_shell):
         cfg["algo"]["args"].pop("output_dir")
     assert of_python == of_shell
-    saved = [OmegaConf.load(folder / ".hydra" / "overrides.yaml") for folder in (done.path, Path("there"))]
-    assert [*saved[0], "output_dir=there"] == saved[1]
+    assert [*done.overrides, "output_dir=there"] == load_run(Path("there")).overrides
     assert Path("outputs/latest").resolve() == done.path.resolve()
 
 

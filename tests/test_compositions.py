@@ -16,12 +16,9 @@ from rlhf_exp.config import compose
     ],
 )
 def test_they_are_hydras(composed_once, overrides):
-    cfg, settings = composed_once(overrides)
-    cfg.output_dir = settings.job.override_dirname = settings.runtime.cwd = (
-        ""  # named by the time, and read by nothing here
-    )
-    for _ in range(2):
-        made, own = compose.compose_files(overrides)
-        made.output_dir = own.job.override_dirname = own.runtime.cwd = ""
-        assert OmegaConf.to_yaml(made) == OmegaConf.to_yaml(cfg)
-        assert OmegaConf.to_yaml(own) == OmegaConf.to_yaml(settings)
+    made = []
+    for compose_files in (composed_once, compose.compose_files, compose.compose_files):
+        cfg, settings = compose_files(overrides)
+        cfg.output_dir = settings.job.override_dirname = settings.runtime.cwd = ""  # of the time, and read by nothing
+        made.append(OmegaConf.to_yaml(cfg) + OmegaConf.to_yaml(settings))
+    assert made[0] == made[1] == made[2]

@@ -11,7 +11,8 @@ import shutil
 import sys
 import tomllib
 from functools import cache
-from itertools import chain, count
+from importlib import import_module
+from itertools import chain
 
 import pytest
 import yaml
@@ -21,21 +22,16 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from rlhf_exp import ConfigError, api
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.chat.__main__ import PARSER as CHAT
 from rlhf_exp.commands import COMMANDS, parse_flags
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import known_keys
 from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.errors import is_secret
 from rlhf_exp.launch.arguments import compose_command
-from rlhf_exp.merge import PARSER as MERGE
-from rlhf_exp.report.__main__ import PARSER as REPORT
-from rlhf_exp.runs.__main__ import PARSER as RUNS
 from rlhf_exp.runs.manifest import staged
 from rlhf_exp.study.__main__ import PARSER as STUDY
 from rlhf_exp.study.plan import plan_study
 from rlhf_exp.study.stages import read_study
-from rlhf_exp.view.__main__ import PARSER as VIEW
 
 if not (ROOT / "README.md").is_file():
     pytest.skip("docs are not installed with the package", allow_module_level=True)
@@ -190,7 +186,7 @@ def check_own(module, words):
     if name in ("describe", "sample"):
         compose_command(name, ["algo=none", "output_dir=x"], words)
     elif name in ("chat", "merge", "report", "runs", "view"):
-        parse_flags({"chat": CHAT, "merge": MERGE, "report": REPORT, "runs": RUNS, "view": VIEW}[name], words)
+        parse_flags(import_module(COMMANDS[name]).PARSER, words)
     elif name == "study":
         check_study(words)
     elif name == "rlhf_exp":
@@ -237,7 +233,7 @@ def test_the_pages_have_commands_of_every_kind():
 @for_each_page
 def test_code_and_yaml_of_a_page_can_be_read(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for number, (language, text) in zip(count(), read_fences(page), strict=False):
+    for number, (language, text) in enumerate(read_fences(page)):
         if language == "python":
             ast.parse(text)
         elif language == "yaml" and "@package _global_" in text:

@@ -1,31 +1,16 @@
 """Runs the commands of the examples' READMEs as their users do, with two steps."""
 
-import json
-import re
 import runpy
-import shlex
 import shutil
 import sys
 
 import pytest
-import yaml
 
 from rlhf_exp.config import ROOT
+from rlhf_exp.runs.load import load_run, read_json
+from tests.test_docs import SHORT, list_commands
 
 EXAMPLES = ROOT / "examples"
-SHORT = ["algo.args.max_steps=2", "algo.args.per_device_train_batch_size=16", "eval.rows=16", "max_tokens=48"]
-SHORT += ["device.threads=1", "device=cpu"]
-NAMES = sorted(file.parent.name for file in EXAMPLES.glob("*/README.md"))
-
-if not EXAMPLES.is_dir():
-    pytest.skip("examples are not installed with the package", allow_module_level=True)
-
-
-def list_commands(name):
-    """The commands in a README, as lists of words."""
-    text = (EXAMPLES / name / "README.md").read_text()
-    blocks = re.findall(r"```\n(.*?)```", text, re.DOTALL)
-    return [shlex.split(line) for block in blocks for line in block.replace("\\\n", " ").splitlines()]
 
 
 @pytest.fixture
@@ -35,7 +20,9 @@ def call(tmp_path, command_line, monkeypatch):
     shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
 
     def call(name):
-        for command in list_commands(name):
+        for command, _ in list_commands(EXAMPLES / name / "README.md"):
+            if command == ["make", "run"]:  # only named
+                continue
             assert command[0] == "python", command
             trains = any(word.startswith(("algo=", "task=", "+reward.")) for word in command)
             words = [*command[1:], *(SHORT if trains else [])]
@@ -50,14 +37,10 @@ def call(tmp_path, command_line, monkeypatch):
     return call
 
 
-def read(run_dir, name="evaluation.json"):
-    return json.loads((run_dir / name).read_text())
-
-
 @pytest.mark.slow
 def test_own_task(call):
     outputs, _ = call("own_task")
-    evaluation = read(outputs / "latest")
+    evaluation = load_run(outputs / "latest").evaluation
     assert evaluation["baseline"]["n"] == evaluation["trained"]["n"] == 16
     assert evaluation["baseline"]["counts"]["partial"] > 0
 
@@ -65,12 +48,11 @@ def test_own_task(call):
 @pytest.mark.slow
 def test_own_reward(call):
     outputs, _ = call("own_reward")
-    rows = [json.loads(line) for line in (outputs / "latest" / "metrics.jsonl").read_text().splitlines()]
-    assert 0 < rows[0]["rewards/few_attempts/mean"] < 1 and "rewards/multiplies/mean" in rows[0]
-    samples = [json.loads(line) for line in (outputs / "latest" / "samples.jsonl").read_text().splitlines()]
-    weights = yaml.safe_load((outputs / "latest" / ".hydra" / "config.yaml").read_text())["reward"]["weights"]
+    run = load_run(outputs / "latest")
+    assert 0 < run.metrics[0]["rewards/few_attempts/mean"] < 1 and "rewards/multiplies/mean" in run.metrics[0]
+    weights = run.config["reward"]["weights"]
     assert (weights["few_attempts"], weights["multiplies"]) == (0.2, 0)
-    for sample in samples:
+    for sample in run.samples:
         found = sample["rewards"]
         assert found["few_attempts"] == max(0, 1 - 0.1 * sample["completion"].split().count("no"))
         assert sample["reward"] == pytest.approx(sum(weights[name] * value for name, value in found.items()))
@@ -79,17 +61,17 @@ def test_own_reward(call):
 @pytest.mark.slow
 def test_own_model(call):
     outputs, chat = call("own_model")
-    assert read(outputs / "own_model", "config.json")["model_type"] == "llama"
-    assert read(outputs / "own_model_sft", "run.json")["model"] == "outputs/own_model"
-    grpo = read(outputs / "own_model_grpo", "run.json")
-    assert grpo["status"] == "finished" and grpo["model"] == "own_model_sft/model"
+    assert read_json(outputs / "own_model" / "config.json")["model_type"] == "llama"
+    sft, grpo = (load_run(outputs / name).info for name in ("own_model_sft", "own_model_grpo"))
+    assert (sft["model"], grpo["model"]) == ("outputs/own_model", "own_model_sft/model")
+    assert grpo["status"] == "finished"
     assert [line.partition(":")[0] for line in chat.stdout.splitlines()] == ["start", "trained"]
 
 
 @pytest.mark.slow
 def test_own_algorithm(call):
     outputs, sweep = call("own_algorithm")
-    info = read(next(outputs.glob("countdown/rloo/*")), "run.json")
+    info = load_run(next(outputs.glob("countdown/rloo/*"))).info
     assert (info["status"], info["steps"]) == ("finished", 2) and "algo.trainer" in info["inputs"]
     assert "positive_rloo" in sweep.stdout and "of 2 jobs did not succeed" not in sweep.stderr
     compared = next(outputs.glob("sweeps/*/report.md")).read_text()
@@ -106,13 +88,11 @@ def test_own_algorithm(call):
 )
 def test_a_trainer_that_does_not_fit_is_refused_in_one_line(tmp_path, command_line, algo, trainer, line):
     shutil.copy(EXAMPLES / "own_algorithm" / "positive_rloo.py", tmp_path)
-    short = SHORT[2:] if algo == "none" else SHORT
-    done = command_line(f"algo={algo}", f"algo.trainer={trainer}", *short, "task.baselines=false", cwd=tmp_path)
+    done = command_line(f"algo={algo}", f"algo.trainer={trainer}", *SHORT, "task.baselines=false", cwd=tmp_path)
     assert done.returncode == 2 and f"algo.trainer={trainer}: {line}" in done.stderr
 
 
 def test_an_example_is_short_and_says_how_it_is_run():
     files = sorted(EXAMPLES.glob("*/*.py"))
     assert files and all(len(file.read_text().splitlines()) < 40 for file in files)
-    assert {file.parent.name for file in files if file.parent.name.startswith("own_")} <= set(NAMES)
-    assert all(list_commands(name) for name in NAMES)
+    assert all(list_commands(folder / "README.md") for folder in EXAMPLES.glob("own_*"))

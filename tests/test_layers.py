@@ -4,10 +4,8 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from pathlib import Path
-
-import pytest
 
 PACKAGE = Path(__file__).parent.parent / "rlhf_exp"
 
@@ -78,8 +76,6 @@ def find_layer(module: str) -> int:
 
 
 def test_no_module_imports_itself_by_way_of_others():
-    with pytest.raises(CycleError):
-        TopologicalSorter({"a": ["b"], "b": ["c"], "c": ["b"]}).prepare()
     TopologicalSorter(IMPORTS).prepare()  # its error names the circle
 
 

@@ -1,7 +1,6 @@
 """Every algorithm with every task, model and peft: what composes, and with which words the rest is refused."""
 
 import itertools
-import json
 import math
 from importlib.util import find_spec
 
@@ -14,6 +13,7 @@ from rlhf_exp.config.schema import TASKS
 from rlhf_exp.dry_run import cost
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.load import list_run_folders, load_run
 from rlhf_exp.tasks import gsm8k as gsm8k_files
 from rlhf_exp.tasks import hh_rlhf as hh_rlhf_files
 
@@ -109,17 +109,12 @@ def test_two_real_steps_on_three_architectures_plain_lora_and_4_bit(algo, turn, 
     study = ["-m", "-cd", str(conf.parent), experiments, f"algo={algo}", *STEPS, *task]
     done = command_line(*study, f"output_dir={tmp_path / 'runs'}", cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
-    for (_, peft), folder in zip(
-        pairs, sorted(path.parent for path in (tmp_path / "runs").glob("*/run.json")), strict=True
-    ):
-        record = json.loads((folder / "run.json").read_text())
-        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        evaluation = json.loads((folder / "evaluation.json").read_text())
-        assert record["status"] == "finished" and record["steps"] == 2
-        losses = [row["loss"] for row in rows]
+    for (_, peft), run in zip(pairs, map(load_run, list_run_folders(tmp_path / "runs")), strict=True):
+        evaluation, losses = run.evaluation, [row["loss"] for row in run.metrics]
+        assert run.status == "finished" and run.info["steps"] == 2
         assert len(losses) == 2 and all(math.isfinite(loss) for loss in losses)
         assert evaluation["trained"]["n"] == 4
-        assert (folder / "model" / "adapter_config.json").is_file() == (peft != "none")
+        assert (run.path / "model" / "adapter_config.json").is_file() == (peft != "none")
         if algo == "dpo":
             assert losses[0] == pytest.approx(math.log(2), abs=1e-6)
             assert evaluation["baseline"]["loss"]["value"] == math.log(2) != evaluation["trained"]["loss"]["value"]

@@ -1,24 +1,17 @@
 """Runs the commands and the functions of docs/own_task.md."""
 
-import json
-import re
 import shlex
-
-import pytest
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
+from rlhf_exp.runs.load import load_run
 from rlhf_exp.tasks import load_task
-
-PAGE = ROOT / "docs" / "own_task.md"
-
-if not PAGE.is_file():
-    pytest.skip("docs are not installed with the package", allow_module_level=True)
+from tests.test_docs import read_fences
 
 
 def list_blocks(language):
-    return re.findall(f"^```{language}\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    return [text for name, text in read_fences(ROOT / "docs" / "own_task.md") if name == language]
 
 
 def test_the_commands_pass_their_dry_run(tmp_path, command_line):
@@ -48,7 +41,7 @@ def test_the_shortest_task_of_a_module_runs(tmp_path, command_line):
     few = ["algo.args.max_steps=1", "max_tokens=8", "eval.rows=8", "task.baselines=false", "device=cpu"]
     done = command_line("task=module", "task.module=mine.py", *few, "output_dir=run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "finished"
+    assert load_run(tmp_path / "run").status == "finished"
 
 
 def test_the_conversation_is_read(tmp_path, monkeypatch):

@@ -1,6 +1,5 @@
 """Whole runs of the shipped model, small enough for seconds."""
 
-import json
 import shutil
 import signal
 import subprocess
@@ -8,6 +7,9 @@ import sys
 import time
 
 import pytest
+
+from rlhf_exp.runs.folder import write_json
+from rlhf_exp.runs.load import load_run
 
 SMALL = [
     "max_tokens=24", "algo.args.max_steps=4", "algo.args.save_steps=2", "algo.args.save_total_limit=2",
@@ -17,22 +19,23 @@ SMALL = [
 TIMES = {"time_s", "step_time", "step_seconds", "train_runtime", "train_samples_per_second", "train_steps_per_second"}
 
 
-def read_lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def read_metrics(folder):
-    return [{k: v for k, v in row.items() if k not in TIMES} for row in read_lines(folder / "metrics.jsonl")]
+    return [{k: v for k, v in row.items() if k not in TIMES} for row in load_run(folder).metrics]
+
+
+def assert_same_text(folder, other, *names):
+    for name in names:
+        assert (folder / name).read_text() == (other / name).read_text(), name
 
 
 @pytest.fixture(scope="module")
-def finished(workplace):
-    """One finished run, in a process of its own: its folder and what the terminal showed."""
+def first(workplace):
+    """A finished run, in a process of its own; first.txt is what the terminal showed."""
     command = [sys.executable, "-m", "rlhf_exp", *SMALL, "output_dir=first"]
     done = subprocess.run(command, cwd=workplace, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    assert done.returncode == 0, done.stderr
-    (workplace / "first.err").write_text(done.stderr)
-    return workplace / "first", done.stdout
+    assert (done.returncode, done.stderr) == (0, "")
+    (workplace / "first.txt").write_text(done.stdout)
+    return load_run(workplace / "first")
 
 
 def test_a_run_measures_sampling_baselines_before_it_trains_and_the_probe_kl_without_a_kl_term(launch, workplace):
@@ -44,50 +47,47 @@ def test_a_run_measures_sampling_baselines_before_it_trains_and_the_probe_kl_wit
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "\n[baselines] " in done.stdout and ", best on validation rows; trained minus it " in done.stdout
-    evaluation = json.loads((workplace / "policies" / "evaluation.json").read_text())
-    (figures,) = evaluation["baselines"].values()
+    run = load_run(workplace / "policies")
+    (figures,) = run.evaluation["baselines"].values()
     assert "trained_minus" in figures
-    rows = read_lines(workplace / "policies" / "metrics.jsonl")
-    assert all("kl" not in row for row in rows) and rows[-1]["probe/kl"] > 0
-    assert not (workplace / "policies" / "completions.jsonl").exists()
+    assert "kl" not in run.logged and run.metrics[-1]["probe/kl"] > 0
+    assert not (run.path / "completions.jsonl").exists()
 
 
-def test_run_json_says_what_ran_and_what_it_cost(finished):
-    record = json.loads((finished[0] / "run.json").read_text())
+def test_run_json_says_what_ran_and_what_it_cost(first):
+    record = first.info
     assert record["status"] == "finished" and record["error"] is None
     assert (record["algo"], record["task"], record["model"], record["seed"]) == ("grpo", "countdown", "tiny", 0)
     assert record["steps"] == 4 and record["prompt_tokens"] == 4 * 16 * 7
     assert record["completion_tokens"] == record["work"]["decode_passes"]
     assert set(record["seconds"]) == {"load", "baseline", "preflight", "train", "evaluate", "report"}
-    size = (finished[0] / "completions.jsonl").stat().st_size
+    size = (first.path / "completions.jsonl").stat().st_size
     assert size > 0 and record["completions_mb"] == round(size / 1e6, 3)
     assert record["peak_memory_mb"] > 100 and record["versions"]["trl"]
 
 
-def test_metrics_have_trls_names_the_outcome_shares_and_the_probe(finished):
-    rows = read_lines(finished[0] / "metrics.jsonl")
-    assert [row["step"] for row in rows] == list(range(1, 5))
-    for row in rows:
+def test_metrics_have_trls_names_the_outcome_shares_and_the_probe(first):
+    assert [row["step"] for row in first.metrics] == list(range(1, 5))
+    for row in first.metrics:
         assert {"loss", "reward", "rewards/outcome/mean", "entropy", "kl", "grad_norm"} <= set(row)
         shares = [row[f"outcome/{kind}"] for kind in ("correct", "partial", "failed")]
         assert sum(shares) == pytest.approx(1)
         assert row["rewards/outcome/mean"] == pytest.approx(shares[0] + 0.1 * shares[1], abs=1e-5)
-    probed = [row for row in rows if "probe/kl" in row]
-    assert [row["step"] for row in probed] == [1, 2, 4]
-    assert all(row["probe/kl"] >= 0 and row["probe/entropy"] >= 0 for row in probed)
+    for name in ("probe/kl", "probe/entropy"):
+        steps, values = first.series(name)
+        assert steps == [1, 2, 4] and min(values) >= 0
 
 
-def test_evaluation_and_samples_agree(finished):
-    evaluation = json.loads((finished[0] / "evaluation.json").read_text())
-    samples = read_lines(finished[0] / "samples.jsonl")
+def test_evaluation_and_samples_agree(first):
+    evaluation = first.evaluation
     for which in ("baseline", "trained"):
-        rows, section = [s for s in samples if s["which"] == which], evaluation[which]
+        rows, section = [s for s in first.samples if s["which"] == which], evaluation[which]
         assert len(rows) == section["n"] == 32 == sum(section["counts"].values())
         assert section["accuracy"]["value"] == sum(s["outcome"] == "correct" for s in rows) / 32
         assert section["accuracy"]["low"] <= section["accuracy"]["value"] <= section["accuracy"]["high"]
         assert section["max_tokens"] == 24 and max(s["tokens"] for s in rows) <= 24
     assert evaluation["baseline"]["kl"]["mean"]["value"] == 0 < evaluation["trained"]["kl"]["mean"]["value"]
-    for sample in samples:
+    for sample in first.samples:
         assert "".join(sample["token_texts"]) == sample["completion"]
         assert len(sample["token_texts"]) == len(sample["token_logprobs"]) == sample["tokens"]
         assert sum(sample.get("token_kl", [])) == pytest.approx(sample["kl"], abs=2e-3)
@@ -95,59 +95,53 @@ def test_evaluation_and_samples_agree(finished):
     assert paired["wins"] + paired["losses"] + paired["ties"] == paired["n"] == 32
 
 
-def test_a_trained_model_that_is_measured_alone_has_the_figures_that_its_run_measured(finished, workplace, launch):
-    trained = json.loads((finished[0] / "evaluation.json").read_text())["trained"]
+def test_a_trained_model_that_is_measured_alone_has_the_figures_that_its_run_measured(first, workplace, launch):
     settings = [setting for setting in SMALL if not setting.startswith(("algo.args", "monitor"))]
-    done = launch("algo=none", f"model.path={finished[0]}/model", *settings, "output_dir=alone")
+    done = launch("algo=none", f"model.path={first.path}/model", *settings, "output_dir=alone")
     assert done.returncode == 0, done.stderr
-    evaluation = json.loads((workplace / "alone" / "evaluation.json").read_text())
-    assert evaluation.keys() == {"baseline"}
+    alone = load_run(workplace / "alone")
+    assert alone.evaluation.keys() == {"baseline"}
     for name in ("accuracy", "counts", "mean_tokens", "truncation_rate", "distinct"):
-        assert evaluation["baseline"][name] == trained[name]
-    record = json.loads((workplace / "alone" / "run.json").read_text())
-    assert record["seconds"].keys() == {"load", "baseline", "report"}
-    assert not (workplace / "alone" / "model").exists() and not (workplace / "alone" / "metrics.jsonl").exists()
-    assert "## Measurements" in (workplace / "alone" / "report.md").read_text()
+        assert alone.evaluation["baseline"][name] == first.evaluation["trained"][name]
+    assert alone.info["seconds"].keys() == {"load", "baseline", "report"}
+    assert not any((alone.path / name).exists() for name in ("model", "metrics.jsonl"))
+    assert "## Measurements" in (alone.path / "report.md").read_text()
     assert "nothing was trained." in done.stdout
 
 
-def test_the_terminal_shows_each_stage_once_then_the_figures_and_where_the_report_is(finished):
-    (folder, shown), stderr = finished, (finished[0].parent / "first.err").read_text()
+def test_the_terminal_shows_each_stage_once_then_the_figures_and_where_the_report_is(first, workplace):
+    shown = (workplace / "first.txt").read_text()
     lines = shown.splitlines()
-    assert lines[0] == f"grpo on countdown, model tiny, seed 0: {folder.name}"
+    assert lines[0] == "grpo on countdown, model tiny, seed 0: first"
     stages = [line.split()[0] for line in lines if line.startswith("[")]
     assert stages == ["[start]", "[load]", "[baseline]", "[preflight]", "[train]", "[evaluate]", "[report]"]
-    assert stderr == ""
     for word in ("accuracy", "baseline", "trained", "difference", "peak memory", "health", "report.html"):
         assert word in shown
-    assert list((folder / "plots").glob("*.png"))
+    assert list((first.path / "plots").glob("*.png"))
 
 
-def test_the_same_command_gives_the_same_metrics_and_finds_its_baseline_again(finished, workplace, launch):
+def test_the_same_command_gives_the_same_metrics_and_finds_its_baseline_again(first, workplace, launch):
     assert launch(*SMALL, "output_dir=second").returncode == 0
-    assert read_metrics(workplace / "second") == read_metrics(finished[0])
-    for name in ("evaluation.json", "samples.jsonl"):
-        assert (workplace / "second" / name).read_text() == (finished[0] / name).read_text()
-    assert json.loads((workplace / "second" / "run.json").read_text())["baseline_cached"] is True
+    second = workplace / "second"
+    assert read_metrics(second) == read_metrics(first.path)
+    assert_same_text(second, first.path, "evaluation.json", "samples.jsonl")
+    assert load_run(second).info["baseline_cached"] is True
 
 
-def test_a_resumed_run_ends_as_an_uninterrupted_one(finished, workplace, launch):
-    broken = workplace / "broken"
-    shutil.copytree(finished[0], broken)
+def test_a_resumed_run_ends_as_an_uninterrupted_one(first, workplace, launch):
+    broken = shutil.copytree(first.path, workplace / "broken")
     shutil.rmtree(broken / "model")
     shutil.rmtree(broken / "checkpoints" / "checkpoint-4")
-    record = json.loads((broken / "run.json").read_text())
-    (broken / "run.json").write_text(json.dumps({**record, "status": "failed", "error": "killed"}))
+    write_json(broken / "run.json", first.info | {"status": "failed", "error": "killed"})
     done = launch("resume=broken")
     assert done.returncode == 0, done.stderr
-    assert read_metrics(broken) == read_metrics(finished[0])
-    assert (broken / "completions.jsonl").read_text() == (finished[0] / "completions.jsonl").read_text()
-    assert json.loads((broken / "run.json").read_text())["status"] == "finished"
-    assert (broken / "samples.jsonl").read_text() == (finished[0] / "samples.jsonl").read_text()
+    assert load_run(broken).status == "finished"
+    assert read_metrics(broken) == read_metrics(first.path)
+    assert_same_text(broken, first.path, "completions.jsonl", "samples.jsonl")
 
 
 @pytest.mark.learning
-def test_a_signal_saves_a_checkpoint_from_which_the_run_ends_as_an_uninterrupted_one(finished, workplace, launch):
+def test_a_signal_saves_a_checkpoint_from_which_the_run_ends_as_an_uninterrupted_one(first, workplace, launch):
     stopped = workplace / "stopped"
     arguments = [*SMALL, "algo.args.save_steps=100", "output_dir=stopped"]
     process = subprocess.Popen(
@@ -160,7 +154,7 @@ def test_a_signal_saves_a_checkpoint_from_which_the_run_ends_as_an_uninterrupted
     process.send_signal(signal.SIGTERM)
     shown, _ = process.communicate()
     assert process.returncode == 143, shown
-    record = json.loads((stopped / "run.json").read_text())
+    record = load_run(stopped).info
     assert (record["status"], record["error"]) == ("stopped", "SIGTERM") and 1 <= record["steps"] < 4
     step = record["steps"]
     said = f"Stopped by SIGTERM; the last checkpoint is of step {step}. Resume with: python -m rlhf_exp resume=stopped"
@@ -168,26 +162,26 @@ def test_a_signal_saves_a_checkpoint_from_which_the_run_ends_as_an_uninterrupted
     assert [path.name for path in (stopped / "checkpoints").glob("checkpoint-*")] == [f"checkpoint-{step}"]
     done = launch("resume=stopped")
     assert done.returncode == 0, done.stderr
-    assert read_metrics(stopped) == read_metrics(finished[0])
-    assert (stopped / "samples.jsonl").read_text() == (finished[0] / "samples.jsonl").read_text()
+    assert read_metrics(stopped) == read_metrics(first.path)
+    assert_same_text(stopped, first.path, "samples.jsonl")
 
 
 def test_an_alarm_of_stop_on_saves_and_ends_the_run_which_then_resumes_to_its_end(
-    finished, workplace, launch, monkeypatch
+    first, workplace, launch, monkeypatch
 ):
     found = {"name": "gradient_spike", "severity": "warning", "steps": [2, 2], "evidence": "high", "remedy": None}
     monkeypatch.setattr("rlhf_exp.train.find_alarms", lambda metrics, **facts: [found] if len(metrics) >= 2 else [])
     done = launch(*SMALL, "algo.args.save_steps=100", "monitor.stop_on=[gradient_spike]", "output_dir=alarmed")
     assert done.returncode == 3, done.stderr
-    record = json.loads((workplace / "alarmed" / "run.json").read_text())
+    record = load_run(workplace / "alarmed").info
     assert (record["status"], record["error"], record["steps"]) == ("stopped", "gradient_spike", 3)
     said = "Stopped by gradient_spike; the last checkpoint is of step 3. Resume with: python -m rlhf_exp resume=alarmed"
     assert said in done.stdout.splitlines()
     assert (workplace / "alarmed" / "report.md").is_file() and not (workplace / "alarmed" / "model").exists()
     done = launch("resume=alarmed")
     assert done.returncode == 0, done.stderr
-    assert read_metrics(workplace / "alarmed") == read_metrics(finished[0])
-    assert [row["step"] for row in read_lines(workplace / "alarmed" / "alarms.jsonl")] == [2]
+    assert read_metrics(workplace / "alarmed") == read_metrics(first.path)
+    assert [row["step"] for row in load_run(workplace / "alarmed").alarms] == [2]
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_with_a_line_and_a_readable_folder(workplace, launch):
@@ -199,11 +193,8 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_a_line_and_a_readable_folde
     assert line.startswith("rlhf_exp: failed: NonFiniteLoss: "), done.stderr
     assert "try a lower algo.args.learning_rate" in line
     assert "There is no checkpoint to go on from. Start anew with: algo.args.learning_rate=0.001" in done.stdout
-    record = json.loads((workplace / "nonfinite" / "run.json").read_text())
-    assert record["status"] == "failed" and "NonFiniteLoss" in record["error"]
-    for name in ("metrics.jsonl", "evaluation.json", "report.html"):
-        assert (workplace / "nonfinite" / name).is_file(), name
-    findings = json.loads((workplace / "nonfinite" / "diagnosis.json").read_text())["findings"]
-    assert "nonfinite_loss" in [finding["name"] for finding in findings]
-    alarms = read_lines(workplace / "nonfinite" / "alarms.jsonl")
-    assert "nonfinite_loss" in [alarm["name"] for alarm in alarms]
+    run = load_run(workplace / "nonfinite")
+    assert run.status == "failed" and "NonFiniteLoss" in run.info["error"]
+    assert run.metrics and run.evaluation and (run.path / "report.html").is_file()
+    for found in (run.diagnosis["findings"], run.alarms):
+        assert "nonfinite_loss" in [one["name"] for one in found]

@@ -134,14 +134,16 @@ def make_calibration(runs=40):
     return Calibration({name: [scores[name] for scores in found] for name in found[0]}, ["constructed"] * runs)
 
 
-def find(algo="grpo", courses=None, evaluation=None, config=None, seed=5, **values):
-    """Names of the findings that are no infos, of a run with noise."""
-    evaluation = make_evaluation(algo=algo) if evaluation is None else evaluation
-    config = config or make_config(algo, {"learning_rate": 1e-3})
+def judge(courses=None, algo="grpo", evaluation=None, config=None, calibration=None, samples=None, **form):
+    """The diagnosis of a constructed run, and under `found` its findings by name."""
     report = diagnose(
-        make_metrics(algo, courses, seed=seed), evaluation, config, calibration=make_calibration(), **values
+        make_metrics(algo, courses, **form),
+        make_evaluation(algo=algo) if evaluation is None else evaluation,
+        config or (CONFIG if algo == "grpo" else make_config(algo, {"learning_rate": 1e-3})),
+        samples=samples,
+        calibration=calibration or make_calibration(),
     )
-    return {finding["name"]: finding for finding in report["findings"] if finding["severity"] != "info"}
+    return report | {"found": {finding["name"]: finding for finding in report["findings"]}}
 
 
 ANY_SCORE = Calibration({name: [-1e6] * 4 for name in make_calibration().scores})

@@ -11,9 +11,8 @@ def test_shipped_calibration_is_that_of_the_archived_runs(monkeypatch):
 
     runs = {kind: read_archive(kind) for kind in KINDS}
     calibration, verdicts = calibrate(runs)
-    shipped = load_calibration()
-    assert calibration.scores == shipped.scores
-    assert calibration == shipped
+    assert calibration.scores == load_calibration().scores
+    assert calibration == load_calibration() and len(calibration.settings) == calibration.runs > 0
     page = PAGE.read_text(encoding="utf-8")
     for part in list_parts(runs, calibration, verdicts):
         assert part in page

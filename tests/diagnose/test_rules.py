@@ -12,8 +12,8 @@ from tests.diagnose.cases import (
     CONFIG,
     HEALTHY,
     by_length,
-    find,
     interval,
+    judge,
     make_calibration,
     make_config,
     make_evaluation,
@@ -22,101 +22,78 @@ from tests.diagnose.cases import (
 
 FLAT = {"difference": 0.0, "win_rate": 0.5}
 
-SILENT = {  # kind of failure: the rule that names it, algorithm, courses, evaluation
-    "kl of 80 nats": ("held_out_kl", "grpo", {}, {"kl": {"mean": interval(80, 2)}}),
-    "kl on the probe": ("kl_drift", "grpo", {"probe/kl": lambda x: 2 * x}, {}),
-    "ppo's own kl": ("kl_drift", "ppo", {"ppo/kl": lambda x: 80 * x}, {}),
-    "entropy of own samples": ("entropy_collapse", "grpo", {"entropy": lambda x: max(0.4 - x, 1e-4)}, {}),
-    "entropy gone from the first row": ("entropy_collapse", "grpo", {"entropy": lambda x: 1e-4}, {}),
-    "entropy explosion": ("entropy_explosion", "grpo", {"entropy": lambda x: 0.4 + 4 * x}, {}),
-    "reward without gain": (
-        "reward_without_gain",
-        "grpo",
-        {"reward": lambda x: 0.3 + 0.6 * x},
-        FLAT | {"win_rate": 0.3},
+
+def fails(rule, courses=None, algo="grpo", **evaluation):
+    """A failure: the rule that names it, the algorithm, and what differs from a healthy run."""
+    return rule, algo, courses or {}, evaluation
+
+
+SILENT = {
+    "kl of 80 nats": fails("held_out_kl", kl={"mean": interval(80, 2)}),
+    "kl on the probe": fails("kl_drift", {"probe/kl": lambda x: 2 * x}),
+    "ppo's own kl": fails("kl_drift", {"ppo/kl": lambda x: 80 * x}, "ppo"),
+    "entropy of own samples": fails("entropy_collapse", {"entropy": lambda x: max(0.4 - x, 1e-4)}),
+    "entropy gone from the first row": fails("entropy_collapse", {"entropy": lambda x: 1e-4}),
+    "entropy explosion": fails("entropy_explosion", {"entropy": lambda x: 0.4 + 4 * x}),
+    "reward without gain": fails(
+        "reward_without_gain", {"reward": lambda x: 0.3 + 0.6 * x}, difference=0.0, win_rate=0.3
     ),
-    "correct to failed": (
-        "failed_rising",
-        "grpo",
-        {"outcome/correct": lambda x: 0.3 - 0.25 * x, "outcome/failed": lambda x: 0.1 + 0.7 * x},
-        {},
+    "correct to failed": fails(
+        "failed_rising", {"outcome/correct": lambda x: 0.3 - 0.25 * x, "outcome/failed": lambda x: 0.1 + 0.7 * x}
     ),
-    "reward falls": ("reward_fell", "grpo", {"reward": lambda x: 0.3 - 0.3 * x}, {}),
-    "length 60 to 1": ("length_collapse", "grpo", {"completions/mean_length": lambda x: 60 - 59 * x}, {}),
-    "length explosion": ("length_explosion", "grpo", {"completions/mean_length": lambda x: 60 + 300 * x}, {}),
-    "distinct-2": ("mode_collapse", "grpo", {"completions/distinct_2": lambda x: 0.3 - 0.29 * x}, {}),
-    "distinct-2 on held-out rows": (
-        "mode_collapse",
-        "grpo",
-        {"completions/distinct_2": None},
-        {"distinct": {"2": 0.01}},
-    ),
-    "explained variance": ("explained_variance", "ppo", {"ppo/explained_variance": lambda x: -3.0}, {}),
-    "value loss": ("value_loss_spike", "ppo", {"ppo/value_loss": lambda x: 0.1 if x < 0.5 else 1e4}, {}),
-    "clip fraction": ("clip_fraction", "ppo", {"ppo/clip_fraction": lambda x: 0.95}, {}),
-    "coefficient": ("kl_coefficient_runs_away", "ppo", {"ppo/kl_coef": lambda x: 0.05 * math.exp(6 * x)}, {}),
-    "above target": ("kl_above_target", "ppo", {"ppo/kl": lambda x: 12.0 * x}, {}),
-    "critic collapse": (
+    "reward falls": fails("reward_fell", {"reward": lambda x: 0.3 - 0.3 * x}),
+    "length 60 to 1": fails("length_collapse", {"completions/mean_length": lambda x: 60 - 59 * x}),
+    "length explosion": fails("length_explosion", {"completions/mean_length": lambda x: 60 + 300 * x}),
+    "distinct-2": fails("mode_collapse", {"completions/distinct_2": lambda x: 0.3 - 0.29 * x}),
+    "distinct-2 on held-out rows": fails("mode_collapse", {"completions/distinct_2": None}, distinct={"2": 0.01}),
+    "explained variance": fails("explained_variance", {"ppo/explained_variance": lambda x: -3.0}, "ppo"),
+    "value loss": fails("value_loss_spike", {"ppo/value_loss": lambda x: 0.1 if x < 0.5 else 1e4}, "ppo"),
+    "clip fraction": fails("clip_fraction", {"ppo/clip_fraction": lambda x: 0.95}, "ppo"),
+    "coefficient": fails("kl_coefficient_runs_away", {"ppo/kl_coef": lambda x: 0.05 * math.exp(6 * x)}, "ppo"),
+    "above target": fails("kl_above_target", {"ppo/kl": lambda x: 12.0 * x}, "ppo"),
+    "critic collapse": fails(
         "critic_collapse",
-        "ppo",
         {
             "ppo/explained_variance": lambda x: 0.5 - 3 * max(0, x - 0.5),
             "completions/mean_length": lambda x: 45 - 40 * max(0, x - 0.5),
         },
-        {},
+        "ppo",
     ),
-    "gradient times 1e4": ("gradient_spike", "grpo", {"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3}, {}),
-    "negative kl": ("negative_kl", "grpo", {"kl_k1": lambda x: -0.2 * x}, {}),
-    "negative kl of ppo": ("negative_kl", "ppo", {"kl_k1": None, "ppo/kl": lambda x: -9 * x}, {}),
-    "chosen likelihood": ("chosen_falls", "dpo", {"logps/chosen": lambda x: -8 - 100 * x}, {}),
-    "format farming": (
-        "format_farming",
-        "grpo",
-        {"outcome/correct": lambda x: 0.3 - 0.2 * x, "outcome/partial": lambda x: 0.5 + 0.4 * x},
-        {},
+    "gradient times 1e4": fails("gradient_spike", {"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3}),
+    "negative kl": fails("negative_kl", {"kl_k1": lambda x: -0.2 * x}),
+    "negative kl of ppo": fails("negative_kl", {"kl_k1": None, "ppo/kl": lambda x: -9 * x}, "ppo"),
+    "chosen likelihood": fails("chosen_falls", {"logps/chosen": lambda x: -8 - 100 * x}, "dpo"),
+    "format farming": fails(
+        "format_farming", {"outcome/correct": lambda x: 0.3 - 0.2 * x, "outcome/partial": lambda x: 0.5 + 0.4 * x}
     ),
-    "a component": ("one_component_carries_the_reward", "grpo", {"rewards/format/mean": lambda x: 0.3 + 0.7 * x}, {}),
-    "over-optimisation": (
+    "a component": fails("one_component_carries_the_reward", {"rewards/format/mean": lambda x: 0.3 + 0.7 * x}),
+    "over-optimisation": fails(
         "over_optimisation",
-        "grpo",
         {
             "outcome/correct": lambda x: 0.25 + 0.3 * x if x < 0.4 else 0.37 - 0.5 * (x - 0.4),
             "rewards/model/mean": lambda x: 0.3 + 2 * x,
         },
-        {},
     ),
-    "reward model says nothing": ("reward_model_flat", "grpo", {"rewards/model/std": lambda x: math.exp(-8 * x)}, {}),
-    "no signal": ("no_reward_variance", "grpo", {"frac_reward_zero_std": lambda x: 0.99}, {}),
-    "always one reward, without groups": ("no_reward_variance", "ppo", {"reward_std": lambda x: 0.0}, {}),
-    "reward flat": ("reward_flat", "grpo", {"reward": lambda x: 0.3 - 0.15 * x}, {}),
-    "rate too low": ("policy_stands_still", "grpo", {"probe/kl": lambda x: 1e-12}, {}),
-    "truncation that costs": (
+    "reward model says nothing": fails("reward_model_flat", {"rewards/model/std": lambda x: math.exp(-8 * x)}),
+    "no signal": fails("no_reward_variance", {"frac_reward_zero_std": lambda x: 0.99}),
+    "always one reward, without groups": fails("no_reward_variance", {"reward_std": lambda x: 0.0}, "ppo"),
+    "reward flat": fails("reward_flat", {"reward": lambda x: 0.3 - 0.15 * x}),
+    "rate too low": fails("policy_stands_still", {"probe/kl": lambda x: 1e-12}),
+    "truncation that costs": fails(
         "truncation",
-        "grpo",
         {"completions/clipped_ratio": lambda x: 0.05 + 0.8 * x, "outcome/correct": lambda x: 0.25 - 0.1 * x},
-        {},
     ),
-    "sampling apart": (
-        "sampled_apart_from_trained",
-        "grpo",
-        {"sampling/sampling_logp_difference/mean": lambda x: 0.3},
-        {},
-    ),
-    "cut sampling": ("sampled_apart_from_trained", "grpo", {"ratio/mean": lambda x: 0.7}, {}),
-    "no reasoning": ("answers_without_reasoning", "grpo", {}, {"cut_reasoning": {"passed": interval(0.9, 0.05)}}),
-    "accuracy": ("accuracy_fell", "grpo", {}, {"difference": -0.15}),
-    "memory of training rows": ("train_above_held_out", "grpo", {"outcome/correct": lambda x: 0.25 + 0.7 * x}, FLAT),
-    "best checkpoint": (
-        "best_checkpoint_earlier",
-        "grpo",
-        {"validation/accuracy": lambda x: 0.3 + 0.3 * min(x, 1 - x)},
-        {},
-    ),
-    "no end token": ("misses_end_of_text", "grpo", {"completions/clipped_ratio": lambda x: 1.0}, {}),
-    "a critic without a loss": ("explained_variance", "ppo", {"ppo/explained_variance": lambda x: 0.0}, {}),
-    "reward model at chance": ("reward_model_at_chance", "reward_model", {}, {"accuracy": interval(0.5, 0.04)}),
-    "labels flipped": ("reward_model_at_chance", "reward_model", {}, {"accuracy": interval(0.2, 0.04)}),
-    "length only": ("ranks_by_length", "reward_model", {}, {"by_length": by_length(0.05, 0.95)}),
+    "sampling apart": fails("sampled_apart_from_trained", {"sampling/sampling_logp_difference/mean": lambda x: 0.3}),
+    "cut sampling": fails("sampled_apart_from_trained", {"ratio/mean": lambda x: 0.7}),
+    "no reasoning": fails("answers_without_reasoning", cut_reasoning={"passed": interval(0.9, 0.05)}),
+    "accuracy": fails("accuracy_fell", difference=-0.15),
+    "memory of training rows": fails("train_above_held_out", {"outcome/correct": lambda x: 0.25 + 0.7 * x}, **FLAT),
+    "best checkpoint": fails("best_checkpoint_earlier", {"validation/accuracy": lambda x: 0.3 + 0.3 * min(x, 1 - x)}),
+    "no end token": fails("misses_end_of_text", {"completions/clipped_ratio": lambda x: 1.0}),
+    "a critic without a loss": fails("explained_variance", {"ppo/explained_variance": lambda x: 0.0}, "ppo"),
+    "reward model at chance": fails("reward_model_at_chance", algo="reward_model", accuracy=interval(0.5, 0.04)),
+    "labels flipped": fails("reward_model_at_chance", algo="reward_model", accuracy=interval(0.2, 0.04)),
+    "length only": fails("ranks_by_length", algo="reward_model", by_length=by_length(0.05, 0.95)),
 }
 CALIBRATED_ELSEWHERE = {"reward_model_flat"}
 """No healthy run of the constructed calibration has a reward model."""
@@ -130,30 +107,23 @@ def test_each_kind_of_failure_is_named(kind):
     calibration = make_calibration()
     if name in CALIBRATED_ELSEWHERE:
         calibration = Calibration(calibration.scores | {name: [0.003 * i for i in range(40)]})
-    metrics = make_metrics(algo, courses, seed=7)
-    report = diagnose(metrics, make_evaluation(algo=algo, **changes), config, calibration=calibration)
-    found = {finding["name"]: finding for finding in report["findings"]}
-    assert name in found
+    report = judge(courses, algo, make_evaluation(algo=algo, **changes), config, calibration, seed=7)
     assert report["health"] == "warning"
-    assert found[name]["score"] > calibration.thresholds[name]
-    assert len(found) <= 7
+    assert report["found"][name]["score"] > calibration.thresholds[name]
+    assert len(report["found"]) <= 7
 
 
 def test_the_table_has_every_rule_that_accuses():
-    others = {
-        "nonfinite_loss",
-        "overfitting",
-        "length_bias",
-        "reward_apart_from_outcome",
-        "wrong_reference",
-    }  # tests of their own
-    assert {name for name, *_ in SILENT.values()} | others == {of.name for of in RULES if of.severity != "info"}
+    of_their_own = {"nonfinite_loss", "overfitting", "length_bias", "reward_apart_from_outcome", "wrong_reference"}
+    tested = {name for name, *_ in SILENT.values()} | of_their_own
+    assert tested == {of.name for of in RULES if of.severity != "info"}
 
 
 @pytest.mark.parametrize("algo", HEALTHY)
 @pytest.mark.parametrize("seed", [101, 102, 103])
 def test_a_healthy_run_is_not_accused(algo, seed):
-    assert find(algo, seed=seed) == {}
+    report = judge(algo=algo, seed=seed)
+    assert report["health"] == "ok", report["found"]
 
 
 def peak(x):
@@ -185,9 +155,7 @@ WRONGLY_ACCUSED = {
 @pytest.mark.parametrize("kind", WRONGLY_ACCUSED)
 def test_what_is_harmless_is_not_accused(kind):
     courses, changes, rows = WRONGLY_ACCUSED[kind]
-    metrics = make_metrics("grpo", courses, rows=rows)
-    report = diagnose(metrics, make_evaluation(**changes), CONFIG, calibration=make_calibration())
-    assert [finding["name"] for finding in report["findings"]] == []
+    assert judge(courses, evaluation=make_evaluation(**changes), rows=rows)["found"] == {}
 
 
 STILL = {name: lambda x: 0.5 for name in ("reward", "rewards/constant/mean")}
@@ -196,14 +164,13 @@ STILL |= {"outcome/correct": lambda x: 0.25}
 
 
 def test_a_control_arm_is_judged_as_such():
-    config = make_config(reward={"weights": {"constant": 1.0}})
-    report = diagnose(make_metrics("grpo", STILL), make_evaluation(**FLAT), config, calibration=make_calibration())
-    assert [finding["name"] for finding in report["findings"]] == ["control_arm"]
-    assert report["health"] == "ok"
-    assert "changed by +0.0 points" in report["findings"][0]["evidence"]
-    other = make_config(reward={"weights": {"outcome": 1.0}})
-    report = diagnose(make_metrics("grpo", STILL), make_evaluation(**FLAT), other, calibration=make_calibration())
-    assert {"no_reward_variance", "policy_stands_still"} <= {finding["name"] for finding in report["findings"]}
+    control, other = (
+        judge(STILL, evaluation=make_evaluation(**FLAT), config=make_config(reward={"weights": {name: 1.0}}))
+        for name in ("constant", "outcome")
+    )
+    assert (control["found"].keys(), control["health"]) == ({"control_arm"}, "ok")
+    assert "changed by +0.0 points" in control["findings"][0]["evidence"]
+    assert {"no_reward_variance", "policy_stands_still"} <= other["found"].keys()
 
 
 @pytest.mark.parametrize(
@@ -211,23 +178,20 @@ def test_a_control_arm_is_judged_as_such():
     [(0.9, lambda x: -0.02 * x, True), (0.9, lambda x: 0.02 * x, False), (1.0, lambda x: -0.02 * x, False)],
 )
 def test_a_sampled_kl_below_0_is_explained_by_the_cut_of_sampling_without_accusing(top_p, kl, told):
-    config = make_config(args={"top_p": top_p})
-    report = diagnose(make_metrics("grpo", {"kl_k1": kl}), make_evaluation(), config, calibration=make_calibration())
-    found = {finding["name"]: finding for finding in report["findings"]}
-    assert ("sampled_kl_is_cut" in found, report["health"]) == (told, "ok")
+    report = judge({"kl_k1": kl}, config=make_config(args={"top_p": top_p}))
+    finding = report["found"].get("sampled_kl_is_cut")
+    assert (finding is not None, report["health"]) == (told, "ok")
     if told:
-        assert found["sampled_kl_is_cut"]["remedy"] == "algo.args.top_p=1"
-        assert found["sampled_kl_is_cut"]["sureness"]["text"].startswith("no level applies: ")
+        assert finding["remedy"] == "algo.args.top_p=1"
+        assert finding["sureness"]["text"].startswith("no level applies: ")
 
 
 def test_no_higher_rate_is_proposed_where_no_group_has_signal():
     """budget_too_small: no completion was right, and the rate that it was told to raise broke the mended run."""
     courses = {"probe/kl": lambda x: 1e-12, "frac_reward_zero_std": lambda x: 1.0}
-    metrics = make_metrics("grpo", courses)
-    found = diagnose(metrics, make_evaluation(**FLAT), make_config(), calibration=make_calibration())["findings"]
-    remedies = {finding["name"]: finding["remedy"] for finding in found}
-    assert remedies["policy_stands_still"] is None
-    assert remedies["no_reward_variance"] is not None
+    found = judge(courses, evaluation=make_evaluation(**FLAT), config=make_config())["found"]
+    assert found["policy_stands_still"]["remedy"] is None
+    assert found["no_reward_variance"]["remedy"] is not None
 
 
 BELOW = {"kl_k1": lambda x: -0.2 * x - 0.001}
@@ -243,7 +207,7 @@ APART = BELOW | {"sampling/sampling_logp_difference/mean": lambda x: 0.3}
     ],
 )
 def test_the_cause_of_a_negative_kl_is_told_apart(courses, args, cause, remedy):
-    finding = find(courses=courses, config=make_config("grpo", args))["negative_kl"]
+    finding = judge(courses, config=make_config("grpo", args))["found"]["negative_kl"]
     assert cause in finding["cause"]
     assert finding["remedy"] == remedy
 
@@ -264,10 +228,7 @@ LONGER = ["algo.args.num_generations=32", "+algo.args.max_steps=800"]
 def test_only_a_start_with_no_right_answer_is_told_to_begin_with_sft(correct, course, task, remedies):
     courses = {"outcome/correct": lambda x: course, "frac_reward_zero_std": lambda x: 0.99}
     evaluation = make_evaluation(**FLAT, counts={"correct": correct, "partial": 4, "failed": 28 - correct})
-    report = diagnose(
-        make_metrics("grpo", courses), evaluation, CONFIG | {"task": task}, calibration=make_calibration()
-    )
-    found = {finding["name"]: finding for finding in report["findings"]}
+    found = judge(courses, evaluation=evaluation, config=CONFIG | {"task": task})["found"]
     both = [found[name] for name in ("no_reward_variance", "no_measurable_gain")]
     assert [finding["remedy"] for finding in both] == remedies
     hopeless = [finding["cause"].startswith("the start model has none of 32") for finding in both]
@@ -276,19 +237,18 @@ def test_only_a_start_with_no_right_answer_is_told_to_begin_with_sft(correct, co
 
 def test_solved_problems_need_no_more_steps():
     courses = {"outcome/correct": lambda x: 0.95, "frac_reward_zero_std": lambda x: 0.99}
-    finding = find(courses=courses, config=CONFIG)["no_reward_variance"]
-    assert finding["remedy"] == "+algo.args.max_steps=310"
+    assert judge(courses)["found"]["no_reward_variance"]["remedy"] == "+algo.args.max_steps=310"
 
 
 def test_rewards_that_never_differ_are_no_matter_of_the_group():
     courses = {"frac_reward_zero_std": lambda x: 1.0, "reward_std": lambda x: 0.0}
     config = make_config(args={"num_generations": 8}, reward={"weights": {"mine": 1.0}})
-    assert find(courses=courses, config=config)["no_reward_variance"]["remedy"] == "reward=outcome"
+    assert judge(courses, config=config)["found"]["no_reward_variance"]["remedy"] == "reward=outcome"
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, None])
 def test_what_is_not_finite_is_certain(value):
-    finding = find(courses={"loss": lambda x: value if x == 1 else 0.01}, config=CONFIG)["nonfinite_loss"]
+    finding = judge({"loss": lambda x: value if x == 1 else 0.01})["found"]["nonfinite_loss"]
     assert (finding["severity"], finding["steps"], finding["score"]) == ("error", [400, 400], None)
     assert finding["remedy"] == "algo.args.learning_rate=0.00025"
 
@@ -346,54 +306,43 @@ def test_another_reference_is_named_and_is_no_drift():
     assert [finding["name"] for finding in report["findings"]] == ["wrong_reference"]
 
 
+def sample(i, reward, outcome="failed", which="baseline"):
+    return {"which": which, "id": f"row {i}", "tokens": 10 + i, "outcome": outcome, "reward": reward}
+
+
 @pytest.mark.parametrize(("shift", "found"), [(0, False), (1, True)])
 def test_a_reward_of_other_rows_is_named(shift, found):
     outcomes = ["correct", "failed", "failed", "partial"] * 20
-    rewards = [float(outcome == "correct") for outcome in outcomes]
-    samples = [
-        {"which": "baseline", "tokens": 9, "outcome": outcome, "reward": rewards[i - shift]}
-        for i, outcome in enumerate(outcomes)
-    ]
+    samples = [sample(i, float(outcomes[i - shift] == "correct"), outcome) for i, outcome in enumerate(outcomes)]
     calibration = Calibration({"reward_apart_from_outcome": [0.0, 0.1, 0.3, 0.4] * 10})
-    report = diagnose(make_metrics("grpo"), {}, make_config(), samples=samples, calibration=calibration)
-    assert [finding["name"] for finding in report["findings"]] == ["reward_apart_from_outcome"] * found
+    report = judge(evaluation={}, calibration=calibration, samples=samples)
+    assert list(report["found"]) == ["reward_apart_from_outcome"] * found
 
 
 @pytest.mark.parametrize(("rate", "remedy"), [(1e-2, "0.001"), (1e-3, "0.00025")])
 def test_a_rate_far_from_the_usual_one_is_set_back(rate, remedy):
     config = make_config(args={"learning_rate": rate}, model={"learning_rate": {"grpo": 1e-3}, "parameters": 1000})
-    finding = find(courses={"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3}, config=config)["gradient_spike"]
+    finding = judge({"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3}, config=config)["found"]["gradient_spike"]
     assert finding["remedy"] == f"algo.args.learning_rate={remedy}"
 
 
 def test_a_correlation_above_1_by_rounding_is_one_of_1():
-    rewards = [1.0] * 7 + [0.1]  # statistics.correlation gives 1.0000000000000002
-    samples = [
-        {"which": "baseline", "tokens": 9, "reward": reward, "outcome": "correct" if reward == 1 else "failed"}
-        for reward in rewards
-    ]
+    # statistics.correlation gives 1.0000000000000002
+    samples = [*(sample(i, 1.0, "correct") for i in range(7)), sample(7, 0.1)]
     scores = score_run(make_metrics("grpo"), {}, make_config(), samples)
     assert scores["reward_apart_from_outcome"] == 0
 
 
 def test_a_reward_that_pays_for_length_is_named():
-    samples = [
-        {"which": which, "id": str(i), "tokens": 10 + i, "outcome": "failed", "reward": (i * 7 % 5 + slope * i) / 40}
-        for which, slope in (("baseline", 0), ("trained", 1))
-        for i in range(40)
-    ]
+    samples = [sample(i, (i * 7 % 5) / 40) for i in range(40)]
+    samples += [sample(i, (i * 7 % 5 + i) / 40, which="trained") for i in range(40)]
     calibration = Calibration({"length_bias": [0.01 * i for i in range(20)]})
-    report = diagnose([], {}, CONFIG, samples=samples, calibration=calibration)
-    assert [finding["name"] for finding in report["findings"]] == ["length_bias"]
+    assert list(judge(evaluation={}, calibration=calibration, samples=samples)["found"]) == ["length_bias"]
 
 
 def test_a_reward_that_length_explains_before_and_after_has_no_new_bias():
     """Fisher's z, which has no bound, once made a large change of correlations of -0.95 and -1."""
-    samples = [
-        {"which": which, "id": str(i), "tokens": 10 + i, "outcome": "failed", "reward": noise * (i * 7 % 5) - i}
-        for which, noise in (("baseline", 5), ("trained", 0))
-        for i in range(40)
-    ]
+    samples = [sample(i, 5 * (i * 7 % 5) - i) for i in range(40)] + [sample(i, -i, which="trained") for i in range(40)]
     assert 0 < score_run([], {}, CONFIG, samples)["length_bias"] < 0.2
 
 
@@ -409,23 +358,18 @@ def validate(*accuracies):
 
 
 @pytest.mark.parametrize("name", ["accuracy_fell", "over_optimisation"])
-def test_validation_rows_confirm_a_fall_of_accuracy(name):
-    evaluation = make_evaluation(difference=-0.07)
-    steady, falling = (
-        score_run(validate(0.25, *later), evaluation, VALIDATED)[name] for later in ((0.25, 0.25), (0.1, 0.03))
+def test_validation_rows_confirm_a_fall_of_accuracy_or_take_weight_from_it(name):
+    alone, steady, falling = (
+        score_run(rows, make_evaluation(difference=-0.07), VALIDATED)[name]
+        for rows in (make_metrics("grpo"), validate(0.25, 0.25, 0.25), validate(0.25, 0.1, 0.03))
     )
     assert falling > 2 * steady + 0.5
-
-
-def test_a_fall_of_the_test_rows_that_validation_rows_do_not_share_weighs_less():
-    evaluation = make_evaluation(difference=-0.07)
-    alone = score_run(make_metrics("grpo"), evaluation, VALIDATED)["accuracy_fell"]
-    assert score_run(validate(0.25, 0.25, 0.25), evaluation, VALIDATED)["accuracy_fell"] < alone - 0.5
+    assert name != "accuracy_fell" or steady < alone - 0.5
 
 
 def test_a_fall_has_the_date_of_the_validation_that_shows_it():
     report = diagnose(validate(0.25, 0.1, 0.03), make_evaluation(-0.07), VALIDATED, calibration=make_calibration())
-    assert next(found for found in report["findings"] if found["name"] == "accuracy_fell")["steps"] == [200, 400]
+    assert [found["steps"] for found in report["findings"] if found["name"] == "accuracy_fell"] == [[200, 400]]
 
 
 def test_a_critic_whose_explained_variance_is_noise_around_0_is_told_from_one_that_says_nothing():
@@ -437,11 +381,9 @@ def test_a_critic_whose_explained_variance_is_noise_around_0_is_told_from_one_th
 
 
 def test_a_finding_shows_three_samples():
-    samples = [
-        {"which": "trained", "id": f"row {i}", "tokens": 9, "outcome": "partial", "reward": 0.1 * i} for i in range(9)
-    ]
     name, algo, courses, _ = SILENT["format farming"]
-    assert find(algo, courses, samples=samples)[name]["samples"] == ["row 8", "row 7", "row 6"]
+    report = judge(courses, algo, samples=[sample(i, 0.1 * i, "partial", "trained") for i in range(9)])
+    assert report["found"][name]["samples"] == ["row 8", "row 7", "row 6"]
 
 
 def test_no_change_at_all_is_told_as_such():
@@ -462,14 +404,14 @@ def test_no_change_at_all_is_told_as_such():
 def test_what_changed_though_harmless_is_told():
     evaluation = make_evaluation(truncation_rate=interval(0.14, 0.03))
     evaluation["paired"]["truncation_rate"] = interval(0.12, 0.02)
-    report = diagnose(make_metrics("grpo", seed=3), evaluation, CONFIG, calibration=make_calibration())
+    report = judge(evaluation=evaluation, seed=3)
     assert report["health"] == "ok"
     assert any("truncation 2.0% -> 14.0%" in line and "+10.0 to +14.0 points" in line for line in report["changed"])
 
 
 def test_a_report_says_what_was_checked_and_what_could_not_be():
-    metrics = make_metrics("grpo", {"entropy": None, "probe/entropy": None})
-    report = diagnose(metrics, {}, CONFIG, calibration=Calibration({"kl_drift": [0.1, 0.2, 0.3, 0.4]}))
+    calibration = Calibration({"kl_drift": [0.1, 0.2, 0.3, 0.4]})
+    report = judge({"entropy": None, "probe/entropy": None}, evaluation={}, calibration=calibration)
     assert report["checked"] == ["kl_drift"]
     assert "gradient_spike" in report["uncalibrated"]
     assert report["missing"]["entropy_collapse"] == ["probe/entropy|entropy"]
@@ -498,19 +440,19 @@ def test_what_a_running_alarm_says_the_diagnosis_says_too(kind):
 def test_how_sure_a_finding_is_comes_from_the_calibration():
     scores = {"reward_fell": [0.01 * i for i in range(30)]}
     calibration = Calibration(scores, [], {"reward_fell": [12, 13]}, parameters=10_000_000)
-    metrics = make_metrics("grpo", SILENT["reward falls"][2])
-    (finding,) = diagnose(metrics, {}, CONFIG, calibration=calibration)["findings"]
-    assert "right in 12 of 13" in finding["sureness"]["text"]
-    assert finding["sureness"]["healthy_runs"] == 30
-    assert "calibrated on models below 10,000,000" in finding["sureness"]["text"]
-    small = CONFIG | {"model": {"parameters": 1e6}}
-    (finding,) = diagnose(metrics, {}, small, calibration=calibration)["findings"]
-    assert "calibrated on models" not in finding["sureness"]["text"]
+    large, small = (
+        judge(SILENT["reward falls"][2], evaluation={}, config=config, calibration=calibration)["found"]
+        for config in (CONFIG, CONFIG | {"model": {"parameters": 1e6}})
+    )
+    sureness = large["reward_fell"]["sureness"]
+    assert "right in 12 of 13" in sureness["text"] and sureness["healthy_runs"] == 30
+    assert "calibrated on models below 10,000,000" in sureness["text"]
+    assert "calibrated on models" not in small["reward_fell"]["sureness"]["text"]
 
 
 def test_findings_are_listed_worst_first():
     courses = SILENT["reward falls"][2] | {"loss": lambda x: math.nan if x > 0.9 else 0.01}
-    report = diagnose(make_metrics("grpo", courses), make_evaluation(**FLAT), CONFIG, calibration=ANY_SCORE)
+    report = judge(courses, evaluation=make_evaluation(**FLAT), calibration=ANY_SCORE)
     severities = [finding["severity"] for finding in report["findings"]]
     assert severities == sorted(severities, key=("error", "warning", "info").index)
     assert (severities[0], severities[-1], report["health"]) == ("error", "info", "error")

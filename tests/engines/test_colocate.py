@@ -1,6 +1,5 @@
 """vLLM itself, in the training process on a CPU: `make test-engines`."""
 
-import json
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -14,6 +13,7 @@ from transformers import AutoModelForCausalLM
 from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.models.generation import Sampling, build_warpers
 from rlhf_exp.models.scoring import completion_logits, evaluating, pad
+from rlhf_exp.runs.load import list_run_folders, load_run
 from rlhf_exp.trainers.vllm import DIFFERENCE, EngineCallback
 from tests import building
 from tests.building import ROLLOUTS_OF_8
@@ -136,7 +136,7 @@ def test_jobs_of_a_sweep_have_an_engine_each_and_its_memory_is_given_back(tmp_pa
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "DDP" not in done.stderr
-    runs = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("*/run.json"))]
+    runs = [load_run(folder).info for folder in list_run_folders(tmp_path)]
     assert [run["status"] for run in runs] == ["finished"] * 3
     first, *_, last = (run["peak_memory_mb"] for run in runs)
     assert last < first + 500  # an engine's cache has 1 GiB
@@ -147,6 +147,6 @@ def test_two_processes_have_an_engine_each(tmp_path):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     done = subprocess.run([*launcher, "-m", "rlhf_exp", *overrides], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "run.json").read_text())["status"] == "finished"
-    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert max(row[DIFFERENCE] for row in rows) < CLOSE
+    run = load_run(tmp_path)
+    assert run.status == "finished"
+    assert max(row[DIFFERENCE] for row in run.metrics) < CLOSE

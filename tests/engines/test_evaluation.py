@@ -1,6 +1,5 @@
 """Evaluation by the real vLLM: `make test-engines`."""
 
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,6 +15,7 @@ from rlhf_exp.models.generation import Sampling, build_warpers, list_eos, sample
 from rlhf_exp.models.loading import load_policy, load_tokenizer
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.vllm import EngineFailed, sample_by_vllm
+from rlhf_exp.runs.load import load_run
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.tokens import encode_prompts
 
@@ -32,12 +32,8 @@ def start():
     cfg = compose_config(["device=cpu", f"eval.rows={ROWS}", "max_tokens=48"])
     source = locate_start_model(cfg)
     tokenizer, model = load_tokenizer(source), load_policy(source)
-    return (
-        source,
-        model,
-        encode_prompts(tokenizer, load_task(cfg, tokenizer).eval),
-        list_eos(model.generation_config, tokenizer),
-    )
+    prompts = encode_prompts(tokenizer, load_task(cfg, tokenizer).eval)
+    return source, model, prompts, list_eos(model.generation_config, tokenizer)
 
 
 def name(rows, purpose="evaluation"):
@@ -91,24 +87,23 @@ def test_what_vllm_refuses_is_one_line(start):
 
 
 def test_a_run_measures_both_sides_and_an_adapter(start, tmp_path):
-    run = ["algo=grpo", "peft=lora", "task.baselines=false", f"eval.rows={ROWS}", "max_tokens=48", "eval.greedy=true"]
-    run += ["algo.args.max_steps=2", "algo.args.learning_rate=0.01", "device=cpu", "eval.cache_dir=null"]
+    typed = ["algo=grpo", "peft=lora", "task.baselines=false", f"eval.rows={ROWS}", "max_tokens=48", "eval.greedy=true"]
+    typed += ["algo.args.max_steps=2", "algo.args.learning_rate=0.01", "device=cpu", "eval.cache_dir=null"]
     folder = tmp_path / "run"
-    command = [sys.executable, "-m", "rlhf_exp", *run, f"output_dir={folder}", "eval.engine=vllm"]
+    command = [sys.executable, "-m", "rlhf_exp", *typed, f"output_dir={folder}", "eval.engine=vllm"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads((folder / "run.json").read_text())["eval_engine"] == "vllm"
+    run = load_run(folder)
+    assert run.info["eval_engine"] == "vllm"
     source, _, prompts, eos = start
     policy = load_policy(replace(source, path=str(folder / "model")))
     ours = sample_completions(policy, prompts, name(range(ROWS)), Sampling(48, temperature=0.0), eos, pad_id=0)
     tokenizer = load_tokenizer(source)
-    samples = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
-    greedy = [row["completion"] for row in samples if (row["which"], row["decoding"]) == ("trained", "greedy")]
+    greedy = [row["completion"] for row in run.samples if (row["which"], row["decoding"]) == ("trained", "greedy")]
     same = [one == two for one, two in zip(tokenizer.batch_decode(ours, skip_special_tokens=True), greedy, strict=True)]
     assert sum(same) >= ROWS - 4
-    evaluation = json.loads((folder / "evaluation.json").read_text())
-    assert evaluation["trained"]["kl"]["mean"]["value"] > 0
-    assert evaluation["paired"]["win_rate"]
+    assert run.evaluation["trained"]["kl"]["mean"]["value"] > 0
+    assert run.evaluation["paired"]["win_rate"]
 
 
 def test_two_processes_measure_what_one_does(tmp_path):
@@ -120,7 +115,6 @@ def test_two_processes_measure_what_one_does(tmp_path):
         command = [sys.executable, *processes, "-m", "rlhf_exp", *common, f"output_dir={tmp_path / way}"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        lines = (tmp_path / way / "samples.jsonl").read_text().splitlines()
-        found.append([json.loads(line)["completion"] for line in lines])
+        found.append([row["completion"] for row in load_run(tmp_path / way).samples])
     assert len(found[0]) == len(found[1])
     assert sum(one == two for one, two in zip(*found, strict=True)) >= 0.97 * len(found[0])

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,111 +20,26 @@ PROMPTS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ."} for i in range
 PAIRS = [row | {"chosen": " <think> 8 * 7", "rejected": f" <think> {i} + 3"} for i, row in enumerate(PROMPTS)]
 UNPAIRED = [row | {"completion": f" <think> {i} * 7", "label": i % 2 == 0} for i, row in enumerate(PROMPTS)]
 ROWS = {"sft": UNPAIRED, "dpo": PAIRS, "kto": UNPAIRED, "reward_model": PAIRS}
-STEPS = ["++algo.args.max_steps=9", "++algo.args.learning_rate=0.01", "++algo.args.warmup_steps=2", "max_tokens=16"]
+STEPS = ["++algo.args.max_steps=9", "++algo.args.learning_rate=0.01", "++algo.args.warmup_steps=2"]
 EPOCHS = ["algo.args.num_iterations=2", "++algo.args.max_steps=12"]
 LORA = ["peft=lora", "peft.lora.r=2"]
-NOT_COMPARED = {"sft": "no figure", "reward_model": "no figure"}
-
-BROKEN = '''
-import copy
-import torch
-from trl import DPOTrainer
-from rlhf_exp.trainers.grpo import VariantGRPOTrainer
-from rlhf_exp.trainers.ppo.trainer import PPOTrainer
+BROKEN = Path(__file__).with_name("broken.py")
 
 
-class Frozen(VariantGRPOTrainer):
-    """A layer is not trained."""
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.model.model.layers[0].mlp.up_proj.weight.requires_grad = False
-
-
-class LeftOut(VariantGRPOTrainer):
-    """The optimizer lacks a tensor that has a gradient."""
-    def create_optimizer(self, *args, **kwargs):
-        optimizer = super().create_optimizer(*args, **kwargs)
-        for group in optimizer.param_groups:
-            group["params"] = [p for p in group["params"] if p is not self.model.model.norm.weight]
-        return optimizer
-
-
-class Thawed(VariantGRPOTrainer):
-    """A tensor of an adapter's base is trained."""
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.model.get_base_model().model.norm.weight.requires_grad = True
-
-
-class OtherReference(VariantGRPOTrainer):
-    """The reference is another model."""
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        for parameter in self.ref_model.parameters():
-            parameter.data *= 1.5
-
-
-class OtherReferenceDPO(DPOTrainer):
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        for parameter in self.ref_model.parameters():
-            parameter.data *= 1.5
-
-
-class MovingReference(VariantGRPOTrainer):
-    """The reference is trained too."""
-    def training_step(self, *args, **kwargs):
-        loss = super().training_step(*args, **kwargs)
-        next(self.ref_model.parameters()).data += 1e-6
-        return loss
-
-
-class Stale(VariantGRPOTrainer):
-    """Samples from the start model."""
-    def _generate(self, prompts):
-        if not hasattr(self, "first"):
-            self.first = copy.deepcopy(self.model.state_dict())
-        now = copy.deepcopy(self.model.state_dict())
-        self.model.load_state_dict(self.first)
-        try:
-            return super()._generate(prompts)
-        finally:
-            self.model.load_state_dict(now)
-
-
-class Infinite(VariantGRPOTrainer):
-    """A gradient is not finite."""
-    def training_step(self, *args, **kwargs):
-        loss = super().training_step(*args, **kwargs)
-        self.model.model.norm.weight.grad[0] = torch.inf
-        return loss
-
-
-class OtherRatio(PPOTrainer):
-    """The log-probabilities of the rollout are of another policy."""
-    def _generate_and_score_completions(self, inputs):
-        rollout = super()._generate_and_score_completions(inputs)
-        rollout["old_per_token_logps"] = rollout["old_per_token_logps"] - 0.1
-        return rollout
-'''
-
-
-SHORT = [
-    "algo=grpo", "device=cpu", "device.threads=1", "max_tokens=24", "eval.rows=8", "eval.most_rows=8",
-    "eval.start_completions=1", "task.baselines=false", "algo.args.per_device_train_batch_size=16",
-    "algo.args.gradient_accumulation_steps=1", "algo.args.num_generations=4", "algo.args.max_steps=6",
-]  # fmt: skip
+def make(folder, algo, *overrides):
+    """The experiment of a tiny model on 32 rows, with a reward where the algorithm samples."""
+    samples = algo in ROLLOUTS_OF_8
+    of_algo = ROLLOUTS_OF_8.get(algo, [f"algo={algo}", "algo.args.per_device_train_batch_size=8"])
+    of_algo = [*of_algo, *["reward=outcome"] * samples, "max_tokens=16"]
+    return build_experiment(
+        folder, *UNTRAINED, *QUIET, *of_algo, *overrides, rows=ROWS.get(algo, PROMPTS),
+        reward=reward_length_of_7 if samples else None,
+    )  # fmt: skip
 
 
 def watch(folder, algo, *overrides):
-    """The checks of a short run by name, and its trainer; raises what ended it."""
-    small = [f"algo={algo}", "algo.args.per_device_train_batch_size=8"]
-    if algo in ROLLOUTS_OF_8:
-        small = [*ROLLOUTS_OF_8[algo], "reward=outcome"]
-    experiment = build_experiment(
-        folder, *UNTRAINED, *QUIET, *small, *STEPS, *overrides, rows=ROWS.get(algo, PROMPTS),
-        reward=reward_length_of_7 if algo in ROLLOUTS_OF_8 else None,
-    )  # fmt: skip
+    """The checks of a short run by name; raises what ended it."""
+    experiment = make(folder, algo, *STEPS, *overrides)
     experiment = replace(experiment, folder=RunFolder.create(folder, {}))
     trainer = build_trainer(experiment)
     ComputeMeter().watch(trainer)
@@ -151,8 +67,8 @@ def test_all_checks_pass_on_every_algorithm(tmp_path, algo, overrides):
     checks, error = watch(tmp_path, algo, *overrides)
     assert error is None
     found = {name: check["status"] for name, check in checks.items()}
-    expected = {"parameters_change": "passed", "gradients_are_finite": "passed", "policy_is_reference": "passed"}
-    expected |= {"policy_is_reference": "skipped"} if algo in NOT_COMPARED else {}
+    expected = dict.fromkeys(("parameters_change", "gradients_are_finite", "policy_is_reference"), "passed")
+    expected |= {"policy_is_reference": "skipped"} if algo in ("sft", "reward_model") else {}
     known = "skipped" if "generation=trl" in overrides else "passed"
     expected |= {"sampling_is_the_policy": known} if algo in ROLLOUTS_OF_8 else {}
     found.pop("pairs_that_displace", None)  # of the rows
@@ -200,29 +116,11 @@ def test_sampling_that_leaves_probability_out_is_a_warning_with_its_remedy(tmp_p
     ],
 )  # fmt: skip
 def test_a_trainer_that_breaks_one_thing_ends_the_run_by_that_check(tmp_path, algo, trainer, overrides, broken, said):
-    (tmp_path / "broken.py").write_text(BROKEN, encoding="utf-8")
-    checks, error = watch(tmp_path, algo, f"algo.trainer={tmp_path}/broken.py:{trainer}", *overrides)
+    checks, error = watch(tmp_path, algo, f"algo.trainer={BROKEN}:{trainer}", *overrides)
     assert checks[broken]["status"] == "failed", checks
     assert [name for name, check in checks.items() if check["status"] == "failed"] == [broken]
     assert error.startswith(f"preflight, {broken}: ") and said in error
     assert error.endswith("; preflight=off skips the checks")
-
-
-def test_a_run_that_fails_in_its_first_steps_says_so_in_a_line_and_leaves_a_readable_folder(launch, workplace):
-    (workplace / "broken.py").write_text(BROKEN, encoding="utf-8")
-    done = launch(*SHORT, "algo.trainer=broken.py:Frozen", "output_dir=frozen")
-    assert done.returncode == 1
-    line = done.stderr.strip().splitlines()[-1]
-    assert line.startswith(
-        "rlhf_exp: failed: FailedCheck: preflight, parameters_change: 46 of 94 tensors changed, and 47 should: the opt"
-    )
-    record = json.loads((workplace / "frozen" / "run.json").read_text())
-    assert record["status"] == "failed" and "parameters_change" in record["error"]
-    checks = {one["name"]: one["status"] for one in json.loads((workplace / "frozen" / FILE).read_text())["checks"]}
-    assert checks["parameters_change"] == "failed" and checks["memory"] == "passed"
-    assert (workplace / "frozen" / "report.html").is_file()
-    done = launch(*SHORT, "algo.trainer=broken.py:Frozen", "output_dir=off", "preflight=off")
-    assert done.returncode == 0 and not (workplace / "off" / FILE).exists()
 
 
 def test_weights_of_four_bits_are_summed_too():

@@ -41,28 +41,27 @@ def flat(completions, **columns):
 """
 
 
+def load(*overrides):
+    """An experiment, of which only grader and rewards are used."""
+    cfg, tokenizer = compose_config(overrides), build_byte_tokenizer()
+    task = load_task(cfg, tokenizer)
+    return Experiment(cfg, None, None, tokenizer, task, build_rewards(cfg, task))
+
+
 @pytest.fixture
 def experiment(tmp_path):
     """`experiment(checker, *overrides)`: sums with their answers as demonstrations, and a checker of FILE."""
     (tmp_path / "mine.py").write_text(FILE)
-    rows = [
-        {"prompt": f"{a} + {b} =", "answer": str(a + b), "shown": str(a + b)}
-        for a in range(20, 45)
-        for b in range(50, 54)
-    ]
+    sums = [(a, b) for a in range(20, 45) for b in range(50, 54)]
+    rows = [{"prompt": f"{a} + {b} =", "answer": str(a + b), "shown": str(a + b)} for a, b in sums]
     (tmp_path / "rows").mkdir()
     for split, of in (("train", rows[ROWS:]), ("test", rows[:ROWS])):
         (tmp_path / "rows" / f"{split}.jsonl").write_text("\n".join(map(json.dumps, of)))
 
     def make(checker="right", *overrides):
-        keys = ["task=file", f"task.path={tmp_path}/rows", "task.answer_column=answer",
-                "task.completion_column=shown", f"task.checker={tmp_path}/mine.py:{checker}",
-                "model=tiny_gpt2"]  # fmt: skip
-        cfg = compose_config([*keys, "max_tokens=16", f"output_dir={tmp_path}/run", *overrides])
-        tokenizer = build_byte_tokenizer()
-        tokenizer.model_max_length = 512
-        task = load_task(cfg, tokenizer)
-        return Experiment(cfg, None, None, tokenizer, task, build_rewards(cfg, task))
+        keys = ["task=file", f"task.path={tmp_path}/rows", "task.answer_column=answer", "task.completion_column=shown"]
+        keys += [f"task.checker={tmp_path}/mine.py:{checker}", "model=tiny_gpt2", "max_tokens=16"]
+        return load(*keys, f"output_dir={tmp_path}/run", *overrides)
 
     make.file = tmp_path / "mine.py"
     return make
@@ -163,17 +162,13 @@ def test_a_start_model_that_is_never_right_is_told_to_learn_from_demonstrations_
     ],
 )
 def test_a_start_model_that_is_never_right_is_told_all_that_helps(overrides, ways):
-    def load(*changes):
-        cfg, tokenizer = compose_config([*overrides, "eval.rows=200", *changes]), build_byte_tokenizer()
-        task = load_task(cfg, tokenizer)
-        return Experiment(cfg, None, None, tokenizer, task, build_rewards(cfg, task))
-
-    mine = load()
+    overrides = [*overrides, "eval.rows=200"]
+    mine = load(*overrides)
     found = check(mine, complete(mine, right=lambda row, place: False, wrong=""))
     for name in ("training_signal", "reward_reachability"):
         assert found[name].remedy == ways and all(f"{way} (" in found[name].evidence for way in ways)
     for way in ways:
-        load(way)
+        load(*overrides, way)
 
 
 def test_rare_success_is_seen_by_the_expected_signal_alone(experiment):
@@ -203,18 +198,12 @@ def test_a_start_model_that_is_always_right_leaves_nothing_to_gain(experiment):
 
 
 def test_without_a_grader_or_a_measurement_checks_say_why_they_are_skipped():
-    cfg = compose_config(["task=brevity", "task@task.of=countdown", "eval.rows=12"])
-    tokenizer = build_byte_tokenizer()
-    task = load_task(cfg, tokenizer)
-    found = check(Experiment(cfg, None, None, tokenizer, task, build_rewards(cfg, task)), [])
+    found = check(load("task=brevity", "task@task.of=countdown", "eval.rows=12"), [])
     assert sick(found, "passed") == {"verifier_determinism", "reward_reachability"}
     assert found["oracle_max"].evidence == "the task has no grader"
     assert found["gameability_gap"].evidence == "the start model was not measured"
 
 
 def test_countdown_knows_right_answers_though_its_demonstrations_may_give_up():
-    cfg = compose_config(["task=countdown", "eval.rows=40"])
-    tokenizer = build_byte_tokenizer()
-    task = load_task(cfg, tokenizer)
-    found = check(Experiment(cfg, None, None, tokenizer, task, build_rewards(cfg, task)), [])
-    assert found["oracle_max"].status == "passed" and found["oracle_max"].figures["full_marks"]["low"] > 0.85
+    found = check(load("task=countdown", "eval.rows=40"), [])["oracle_max"]
+    assert found.status == "passed" and found.figures["full_marks"]["low"] > 0.85

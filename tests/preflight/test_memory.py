@@ -9,19 +9,11 @@ import torch
 from rlhf_exp.preflight import memory
 from rlhf_exp.preflight.memory import check_memory, try_longest_step
 from rlhf_exp.trainers import build_trainer
-from tests.building import QUIET, ROLLOUTS_OF_8, UNTRAINED, build_experiment, reward_length_of_7
-from tests.preflight.test_first_steps import PROMPTS, ROWS
-
-
-def make(folder, algo, *overrides):
-    of_algo = [*ROLLOUTS_OF_8[algo], "reward=outcome"] if algo in ROLLOUTS_OF_8 else [f"algo={algo}"]
-    reward = reward_length_of_7 if algo in ROLLOUTS_OF_8 else None
-    overrides = [*UNTRAINED, *QUIET, *of_algo, "max_tokens=16", "eval.every=null", *overrides]
-    return build_experiment(folder, *overrides, rows=ROWS.get(algo, PROMPTS), reward=reward)
+from tests.preflight.test_first_steps import PROMPTS, make
 
 
 def test_what_does_not_fit_is_refused_with_what_each_change_would_need(tmp_path, monkeypatch):
-    experiment = make(tmp_path, "grpo")
+    experiment = make(tmp_path, "grpo", "eval.every=null")
     fits = check_memory(experiment)
     assert fits.status == "passed" and fits.remedy == []
     peak = fits.figures["needed"]
@@ -69,7 +61,7 @@ def test_the_longest_step_leaves_everything_as_it_was(tmp_path, algo):
 
 
 def test_a_step_that_runs_out_of_memory_says_what_to_change(tmp_path, monkeypatch):
-    experiment = make(tmp_path, "dpo", "algo.args.per_device_train_batch_size=8")
+    experiment = make(tmp_path, "dpo")
     trainer = build_trainer(experiment)
 
     def run_out(*args, **kwargs):

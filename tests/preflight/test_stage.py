@@ -3,17 +3,17 @@ import json
 import pytest
 
 from tests.building import QUIET, UNTRAINED
+from tests.preflight.test_first_steps import BROKEN
 
 SHORT = [*UNTRAINED, *QUIET, "eval.rows=8", "eval.start_completions=1", "task.baselines=false", "max_tokens=8",
          "algo.args.max_steps=1", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=2",
          "eval.cache_dir=null"]  # fmt: skip
-GENEROUS = "def check(completion, row):\n    return True\n"
 
 
 @pytest.fixture
 def generous(workplace):
     """Overrides of a task whose checker accepts everything."""
-    (workplace / "mine.py").write_text(GENEROUS)
+    (workplace / "mine.py").write_text("def check(completion, row):\n    return True\n")
     rows = [{"prompt": f"use {n} 2 3 make 5 .", "answer": str(n)} for n in range(1, 20)]
     for split in ("train", "test"):
         (workplace / f"{split}.jsonl").write_text("\n".join(json.dumps(row) for row in rows[split == "test" :: 2]))
@@ -40,14 +40,14 @@ def test_preflight_only_ends_before_training_with_its_table_and_its_file(launch,
     assert "health" not in done.stdout and not (workplace / "only" / "diagnosis.json").exists()
 
 
-def test_a_failed_check_refuses_the_run_by_name_and_off_skips_the_stage(launch, workplace, generous):
+def test_a_failed_check_refuses_the_run_by_name_and_off_skips_all_checks(launch, workplace, generous):
     done = launch(*SHORT, *generous, "output_dir=generous")
     assert done.returncode == 2
     first, *_ = done.stderr.splitlines()
     assert first.startswith("rlhf_exp: preflight, floor_gap: full marks for nothing on ")
     assert first.endswith("; preflight=off skips the checks")
     assert read(workplace / "generous", "run.json")["status"] == "refused"
-    done = launch(*SHORT, *generous, "output_dir=generous", "preflight=off")
+    done = launch(*SHORT, *generous, f"algo.trainer={BROKEN}:Frozen", "output_dir=generous", "preflight=off")
     assert done.returncode == 0, done.stderr
     assert not (workplace / "generous" / "preflight.json").exists()
 
@@ -65,3 +65,15 @@ def test_audit_prints_the_table_and_fails_with_a_check(launch, generous):
     done = launch("audit", *generous)
     assert done.returncode == 1 and "floor_gap failed full marks for nothing" in squeeze(done.stdout)
     assert launch("audit", "task=countdwn").returncode == 2
+
+
+def test_a_run_that_fails_in_its_first_steps_says_so_in_a_line_and_leaves_a_readable_folder(launch, workplace):
+    done = launch(*SHORT, f"algo.trainer={BROKEN}:Frozen", "output_dir=frozen")
+    assert done.returncode == 1
+    *_, line = done.stderr.strip().splitlines()
+    assert line.startswith("rlhf_exp: failed: FailedCheck: preflight, parameters_change: ")
+    record, checks = read(workplace / "frozen", "run.json"), read(workplace / "frozen", "preflight.json")["checks"]
+    assert record["status"] == "failed" and "parameters_change" in record["error"]
+    found = {one["name"]: one["status"] for one in checks}
+    assert (found["parameters_change"], found["memory"]) == ("failed", "passed")
+    assert (workplace / "frozen" / "report.html").is_file()

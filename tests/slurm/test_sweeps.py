@@ -1,12 +1,13 @@
 """Sweeps on a Slurm of one node: what docs/clusters.md says of time limits, preemption, jobs that die or are cancelled,
 and commands that are ended. Slurm, its jobs and the runs are real; the model is the shipped one."""
 
-import json
 import os
 import signal
 from pathlib import Path
 
 import pytest
+
+from rlhf_exp.runs.load import load_run
 
 SMALL = (
     *("device=cpu", "device.threads=1", "eval.rows=8", "eval.cache_dir=null", "task.baselines=false", "max_tokens=8"),
@@ -17,16 +18,6 @@ SMALL = (
 )
 STEPS = 40
 TRAINED = f"algo.args.max_steps={STEPS}"
-
-
-def read_steps(job):
-    """The logged figures of each step."""
-    path = job / "metrics.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def read_status(job):
-    return json.loads((job / "run.json").read_text())["status"]
 
 
 def read_logs(folder):
@@ -46,9 +37,9 @@ def end(process):
 
 def finished(*jobs, steps=STEPS):
     """Refuse runs that have not finished, or that did not make each step once."""
-    for job in jobs:
-        assert read_status(job) == "finished"
-        assert [row["step"] for row in read_steps(job)] == list(range(1, steps + 1))
+    for run in map(load_run, jobs):
+        assert run.status == "finished"
+        assert [row["step"] for row in run.metrics] == list(range(1, steps + 1))
 
 
 def test_a_job_at_its_time_limit_saves_and_ends_like_one_without_interruption_or_a_warning(cluster, tmp_path):
@@ -60,7 +51,7 @@ def test_a_job_at_its_time_limit_saves_and_ends_like_one_without_interruption_or
     assert "sacct" not in output and "accounting" not in output and "submitit WARNING" not in output
     limited, whole = tmp_path / "sweep" / "00_run.name-limited", tmp_path / "sweep" / "01_run.name-whole"
     finished(limited, whole, steps=160)
-    for one, other in zip(read_steps(limited), read_steps(whole), strict=True):
+    for one, other in zip(load_run(limited).metrics, load_run(whole).metrics, strict=True):
         assert (one["loss"], one["grad_norm"], one["reward"]) == (other["loss"], other["grad_norm"], other["reward"])
     logs = read_logs(tmp_path)
     assert "SIGUSR2: saves a checkpoint" in logs and "Requeued job" in logs and "resuming: " in logs
@@ -75,7 +66,7 @@ def test_a_job_that_may_not_run_again_after_its_time_limit_has_a_checkpoint(clus
     assert "2 of 2 jobs did not succeed (1: status 140, 2: status 140)" in output
     assert "timed-out too many times" in read_logs(tmp_path)
     for job in sorted((tmp_path / "sweep").glob("0?_seed-?")):
-        assert read_status(job) == "stopped" and list(job.glob("checkpoints/checkpoint-*"))
+        assert load_run(job).status == "stopped" and list(job.glob("checkpoints/checkpoint-*"))
 
 
 @pytest.mark.parametrize("grace_s", [60, 0])
@@ -111,7 +102,7 @@ def test_cancelled_jobs_stay_cancelled_and_the_repeated_command_makes_what_is_mi
     assert end(process) != 0
     output = (tmp_path / "output.txt").read_text()
     assert "rlhf_exp: 2 of 3 jobs did not succeed (1: status 143, 3: status " in output
-    assert read_status(jobs[0]) == "stopped" and list(jobs[0].glob("checkpoints/checkpoint-*"))
+    assert load_run(jobs[0]).status == "stopped" and list(jobs[0].glob("checkpoints/checkpoint-*"))
     assert "Requeued job" not in read_logs(tmp_path)
     finished(jobs[1])
 
@@ -127,7 +118,7 @@ def test_a_whole_sweep_is_cancelled_by_the_number_of_its_array(cluster, tmp_path
     wait_for_steps(cluster, *jobs)
     cluster.call("scancel", cluster.call("squeue", "--noheader", "--format=%F").split()[0])
     assert end(process) == 128 + signal.SIGTERM
-    assert [read_status(job) for job in jobs] == ["stopped", "stopped"]
+    assert [load_run(job).status for job in jobs] == ["stopped", "stopped"]
     assert "Requeued job" not in read_logs(tmp_path) and not cluster.call("squeue", "--noheader")
 
 
@@ -139,7 +130,7 @@ def test_ctrl_c_stops_the_running_jobs_and_takes_the_others_out_of_the_queue(clu
     os.killpg(process.pid, signal.SIGINT)
     assert end(process) == 128 + signal.SIGINT
     assert not cluster.call("squeue", "--noheader")
-    assert [read_status(job) for job in jobs[:2]] == ["stopped", "stopped"] and not jobs[2].exists()
+    assert [load_run(job).status for job in jobs[:2]] == ["stopped", "stopped"] and not jobs[2].exists()
     assert "has died" not in (tmp_path / "output.txt").read_text()
 
     assert end(cluster.start(tmp_path, *given)) == 0
