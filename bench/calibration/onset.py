@@ -3,7 +3,9 @@
 In the manner of CHERRL (arXiv:2606.04923), whose gap needs a proxy that rises: the harm is smoothed, its onset is not
 one step but the interval that a sweep of thresholds gives, and the error of a date is its distance to that interval.
 The harm here is how far the share of right training completions is below that of the start, by `angle`: a failure whose
-reward rises and one whose reward falls are dated alike. Only runs in which it can be seen are dated.
+reward rises and one whose reward falls are dated alike. Only runs in which it can be seen are dated: held-out accuracy
+fell as well, without which the chance of a start's few rows dates runs whose weights never change. No healthy run of
+seeds 9 to 18 (550) has such a harm.
 """
 
 from statistics import median
@@ -16,8 +18,7 @@ from rlhf_exp.diagnose.signals import Signals, angle
 SWEEP = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 """Shares of a run's largest harm."""
 SEEN = 0.5
-"""A smaller harm, such as from 20 to 5%, is not told from the noise of 32 completions a step: 0.4 dates one in 11 of 96
-fresh healthy runs, and 0.5 in 2."""
+"""A smaller harm, such as from 20 to 5%, is not told from the noise of 32 completions a step."""
 
 
 def date_harm(run: Archived) -> tuple[int, int] | None:
@@ -25,7 +26,8 @@ def date_harm(run: Archived) -> tuple[int, int] | None:
     signals = Signals(run.metrics, run.evaluation, run.config)
     course = [(step or 0, score) for step, score in signals.rise("outcome/correct", angle, sign=-1)]
     largest = max((score for _, score in course), default=0.0)
-    if largest < SEEN:
+    held_out = signals.measured("paired/difference")
+    if largest < SEEN or held_out is None or held_out["high"] >= 0:
         return None
     onsets = [next(step for step, score in course if score >= share * largest) for share in SWEEP]
     return onsets[0], onsets[-1]

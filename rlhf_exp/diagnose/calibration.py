@@ -31,7 +31,7 @@ LEAST_RUNS = 3
 FLOOR = 0.1
 """Added to the standard deviation as an independent error: scores are logarithms and angles, a tenth of which is
 little. It is the same for every bag, and the bound holds for any."""
-LEVEL = 1 / 500
+LEVEL = 1 / 1000
 """How often a healthy run may be accused, if there are so many healthy runs: more of them make a threshold surer, and
 not higher."""
 TAIL = 0.999

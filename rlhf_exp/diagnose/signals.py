@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from statistics import fmean, median
 from typing import Any
 
@@ -23,6 +24,8 @@ Course = Sequence[tuple[int | None, float]]
 
 START_ROWS, LEAST_ROWS = 3, 5
 """A run's start is the median of its first rows; a course begins when there are some more."""
+MEAN_DISTANCE = math.sqrt(2 / math.pi)
+"""Of a standard normal variable from 0."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +89,16 @@ class Signals:
         of = self.measured(path) or {}
         return (of["value"] - level) / max((of["high"] - of["low"]) / 3.92, 1e-3)
 
-    @property
-    def errors_per_angle(self) -> float:
-        """How many standard errors a change of 1, by `angle`, of a share of a step's completions is."""
+    def errors_per_angle(self, names: str) -> dict[int, float]:
+        """At each step how many standard errors of a difference between two rows a change of a share by 1, by `angle`,
+        is: from the mean jump between the rows so far, since the completions of a group are alike; at most as many as
+        if they were independent."""
         completions = self.arg("per_device_train_batch_size", 8) * self.arg("gradient_accumulation_steps", 1)
-        return math.sqrt(completions / 2)
+        way, found = 1e-3, {}
+        for rows, ((_, before), (step, share)) in enumerate(pairwise(self.series(names)), 1):
+            way += abs(angle(share) - angle(before))
+            found[step] = min(math.sqrt(completions / 2), MEAN_DISTANCE * rows / way)
+        return found
 
     def fall_in_errors(self) -> Series:
         """How many standard errors validation accuracy is below that of the start, at each later measurement."""

@@ -424,6 +424,24 @@ def test_a_run_without_metrics_has_no_findings():
     assert (report["findings"], report["health"], report["changed"]) == ([], "ok", [])
 
 
+def test_shares_that_jump_from_row_to_row_are_no_farming():
+    """A step's completions are of few problems, whose difficulty moves the share of right ones by itself."""
+    falls = [0.5, 0.5, 0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.2, 0.2, 0.2, 0.2]
+    jumps = [0.5, 0.3, 0.7, 0.3, 0.5, 0.2, 0.15, 0.2, 0.05, 0.4, 0.3, 0.3]
+    config = make_config(args={"per_device_train_batch_size": 32, "num_generations": 8})
+    rows = [[{"step": i + 1, "outcome/correct": share, "outcome/partial": 1 - share} for i, share in enumerate(shares)]
+            for shares in (falls, jumps)]  # fmt: skip
+    smooth, noisy = (score_run(of, {}, config)["format_farming"] for of in rows)
+    assert smooth > 2 and noisy < smooth / 1.5
+
+
+def test_the_rows_of_one_rollout_are_one_measurement_of_kl():
+    """Two passes log one batch's KL twice, and a few odd completions in it are no drift."""
+    rows = [{"step": i, "kl": 2.0 if i in (11, 12) else 0.04} for i in range(1, 21)]
+    scores = [score_run(rows, {}, make_config(args={"num_iterations": passes}))["kl_drift"] for passes in (1, 2)]
+    assert scores[0] > 1 and scores[1] < 0.3
+
+
 @pytest.mark.parametrize("kind", SILENT)
 def test_what_a_running_alarm_says_the_diagnosis_says_too(kind):
     """The course up to a step is the course of the run so far, so that one bound holds for both."""

@@ -19,9 +19,10 @@ def less_right(run: Signals, course: Course) -> Course:
 @rule("warning", "outcome/correct", "outcome/partial", of=is_online)
 def format_farming(run: Signals) -> Finding:
     """The correct share falls while that of wrong answers in the right format rises: the smaller of both, in standard
-    errors of a step's completions."""
+    errors of a row."""
     both = combine(min, run.rise(CORRECT, angle, sign=-1), run.rise("outcome/partial", angle))
-    course = [(step, soften(score * run.errors_per_angle)) for step, score in both]
+    errors = run.errors_per_angle(CORRECT)
+    course = [(step, soften(score * errors[step])) for step, score in both if step is not None]
     cause = "an early wrong answer earns the partial reward more surely than a search earns the full one"
     return Finding(course, "", cause, run.hold_policy(), run.show(lambda row: row.get("outcome") == "partial"))
 

@@ -41,11 +41,12 @@ def _root(value: float) -> float:
 @rule("warning", "probe/kl|kl|ppo/kl", of=has_price)
 def kl_drift(run: Signals) -> Finding:
     """Root of the recent KL to the start model per token, on the probe and on the policy's own samples; less that of
-    the first step, which is no drift."""
-    courses = []
-    for series in (_per_token(run, name) for name in ("probe/kl", "kl", "ppo/kl")):
+    the first step, which is no drift. No single rollout moves it, which has as many rows as passes."""
+    courses, sampled = [], 2 * int(run.arg("num_iterations", 1)) + 1
+    for name, least in (("probe/kl", 3), ("kl", sampled), ("ppo/kl", sampled)):
+        series = _per_token(run, name)
         start = _root(max(series[0][1], 0.0)) if series and series[0][0] == 1 else 0.0
-        courses.append([(step, _root(kl) - start) for step, kl in recent(series)])
+        courses.append([(step, _root(kl) - start) for step, kl in recent(series, least=least)])
     course = worst(*courses)
     evidence = f"KL to the start model reaches {max(score for _, score in course) ** 2:.2f} nats per token"
     name, price = run.kl_price

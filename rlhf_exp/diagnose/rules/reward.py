@@ -161,13 +161,13 @@ def over_optimisation(run: Signals) -> Finding:
     what the reward has fallen since the peak, in standard deviations."""
     proxy, fall = dict(recent(run.series("reward"))), dict(run.fall_in_errors())
     course: list[tuple[int | None, float]] = []
-    peak, at_peak, validation, errors = -1.0, 0.0, 0.0, run.errors_per_angle
+    peak, at_peak, validation, errors = -1.0, 0.0, 0.0, run.errors_per_angle("outcome/correct")
     for step, share in recent(run.series("outcome/correct")):
         validation = fall.get(step, validation)
         if angle(share) > peak:
             peak, at_peak = angle(share), proxy.get(step, 0.0)
-        lost = errors * min(proxy.get(step, at_peak) - at_peak, 0.0) / run.spread
-        score = (errors * (peak - angle(share)) + validation) / math.sqrt(2) + lost
+        lost = errors[step] * min(proxy.get(step, at_peak) - at_peak, 0.0) / run.spread
+        score = (errors[step] * (peak - angle(share)) + validation) / math.sqrt(2) + lost
         course.append((step, math.log1p(max(score, 0.0))))
     cause = "the reward does not see that answers become wrong: the policy left what it measures"
     return Finding(course, "", cause, [*run.hold_policy(), *run.scale_length(0.5)])
