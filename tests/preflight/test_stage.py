@@ -5,9 +5,13 @@ import pytest
 from tests.building import QUIET, UNTRAINED
 from tests.preflight.test_first_steps import BROKEN
 
-SHORT = [*UNTRAINED, *QUIET, "eval.rows=8", "eval.start_completions=1", "task.baselines=false", "max_tokens=8",
+BRIEF = [*QUIET, "eval.rows=8", "eval.start_completions=1", "task.baselines=false", "max_tokens=8",
          "algo.args.max_steps=1", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=2",
          "eval.cache_dir=null"]  # fmt: skip
+SHORT = [*UNTRAINED, *BRIEF]
+LEARNS = [*BRIEF, "max_tokens=24", "algo.args.per_device_train_batch_size=16", "algo.args.num_generations=4",
+          "algo.args.max_steps=6"]  # fmt: skip
+"""Of the shipped model, whose rewards differ."""
 
 
 @pytest.fixture
@@ -68,10 +72,12 @@ def test_audit_prints_the_table_and_fails_with_a_check(launch, generous):
 
 
 def test_a_run_that_fails_in_its_first_steps_says_so_in_a_line_and_leaves_a_readable_folder(launch, workplace):
-    done = launch(*SHORT, f"algo.trainer={BROKEN}:Frozen", "output_dir=frozen")
+    done = launch(*LEARNS, f"algo.trainer={BROKEN}:Frozen", "output_dir=frozen")
     assert done.returncode == 1
     *_, line = done.stderr.strip().splitlines()
-    assert line.startswith("rlhf_exp: failed: FailedCheck: preflight, parameters_change: ")
+    assert line.startswith(
+        "rlhf_exp: failed: FailedCheck: preflight, parameters_change: 46 of 94 tensors changed, and 47 should: the opt"
+    )
     record, checks = read(workplace / "frozen", "run.json"), read(workplace / "frozen", "preflight.json")["checks"]
     assert record["status"] == "failed" and "parameters_change" in record["error"]
     found = {one["name"]: one["status"] for one in checks}
