@@ -89,13 +89,14 @@ class Signals:
         of = self.measured(path) or {}
         return (of["value"] - level) / max((of["high"] - of["low"]) / 3.92, 1e-3)
 
-    def errors_per_angle(self, names: str) -> dict[int, float]:
-        """At each step how many standard errors of a difference between two rows a change of a share by 1, by `angle`,
-        is: from the mean jump between the rows so far, since the completions of a group are alike; at most as many as
-        if they were independent."""
+    @cached_property
+    def errors_per_angle(self) -> dict[int, float]:
+        """At each step how many standard errors of a difference between two rows a change of the correct share by 1, by
+        `angle`, is: from the mean jump between the rows so far, since the completions of a group are alike; at most as
+        many as if they were independent."""
         completions = self.arg("per_device_train_batch_size", 8) * self.arg("gradient_accumulation_steps", 1)
         way, found = 1e-3, {}
-        for rows, ((_, before), (step, share)) in enumerate(pairwise(self.series(names)), 1):
+        for rows, ((_, before), (step, share)) in enumerate(pairwise(self.series("outcome/correct")), 1):
             way += abs(angle(share) - angle(before))
             found[step] = min(math.sqrt(completions / 2), MEAN_DISTANCE * rows / way)
         return found

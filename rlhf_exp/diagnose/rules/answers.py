@@ -21,8 +21,7 @@ def format_farming(run: Signals) -> Finding:
     """The correct share falls while that of wrong answers in the right format rises: the smaller of both, in standard
     errors of a row."""
     both = combine(min, run.rise(CORRECT, angle, sign=-1), run.rise("outcome/partial", angle))
-    errors = run.errors_per_angle(CORRECT)
-    course = [(step, soften(score * errors[step])) for step, score in both if step is not None]
+    course = [(step, soften(score * run.errors_per_angle[step])) for step, score in both if step is not None]
     cause = "an early wrong answer earns the partial reward more surely than a search earns the full one"
     return Finding(course, "", cause, run.hold_policy(), run.show(lambda row: row.get("outcome") == "partial"))
 

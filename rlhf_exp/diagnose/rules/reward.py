@@ -161,7 +161,7 @@ def over_optimisation(run: Signals) -> Finding:
     what the reward has fallen since the peak, in standard deviations."""
     proxy, fall = dict(recent(run.series("reward"))), dict(run.fall_in_errors())
     course: list[tuple[int | None, float]] = []
-    peak, at_peak, validation, errors = -1.0, 0.0, 0.0, run.errors_per_angle("outcome/correct")
+    peak, at_peak, validation, errors = -1.0, 0.0, 0.0, run.errors_per_angle
     for step, share in recent(run.series("outcome/correct")):
         validation = fall.get(step, validation)
         if angle(share) > peak:
