@@ -27,6 +27,7 @@ reward.path=somebody/model  ->  reward.path *
 reward=model reward.path=./nope  ->  reward.path missing
 task.samples=self  ->  task.samples conflict
 algo=sft task.samples=outputs/nope  ->  task.samples missing
+algo=sft +args.padding_free=true  ->  args.padding_free conflict
 model=tiny_gpt2 model.init.architecture=gpt3  ->  model.init.architecture conflict
 'task.traces.patience=[96,24]'  ->  task.traces.patience *
 'task.traces.novice.operations=[1,2,3]'  ->  task.traces.novice.operations type

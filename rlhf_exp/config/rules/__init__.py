@@ -5,7 +5,7 @@ from rlhf_exp.config.rules import algorithm, arguments, experiment, machine
 from rlhf_exp.config.schema import Config
 
 CHECKS = (
-    *(algorithm.check_task, algorithm.check_algorithm, algorithm.check_ppo, algorithm.check_grpo),
+    *(algorithm.check_task, algorithm.check_algorithm, algorithm.check_sft, algorithm.check_ppo, algorithm.check_grpo),
     *(algorithm.check_groups, algorithm.check_draw, arguments.check_arguments, experiment.check_model),
     *(experiment.check_reward, experiment.check_eval, experiment.check_labels, experiment.check_monitor),
     *(machine.check_machine, machine.check_hardware, machine.check_scale, machine.check_span),

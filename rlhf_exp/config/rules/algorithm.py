@@ -133,6 +133,14 @@ def check_grpo(cfg: Config) -> Iterator[Problem]:
         yield conflict(cfg, "algo.curriculum.from_steps", why)
 
 
+def check_sft(cfg: Config) -> Iterator[Problem]:
+    """Whether rows without padding are not to be cut, which TRL cannot do, and refuses after the baseline."""
+    args = cfg.algo.args
+    if cfg.algo.name == "sft" and args.get("padding_free") and not args.get("packing") and args.get("max_length"):
+        why = "cuts no row; use algo.args.max_length=null or +algo.args.packing=true"
+        yield conflict(cfg, "algo.args.padding_free", why)
+
+
 def check_ppo(cfg: Config) -> Iterator[Problem]:
     """Whether PPO has the given arguments of TRL, and its own keys fit together."""
     if not isinstance(cfg.algo, Ppo):
