@@ -18,7 +18,7 @@ from archive import KINDS, Archived, read_archive
 from onset import list_onsets
 from public import PUBLIC, accuse
 from scipy.stats import beta
-from settings import CHECKS, DEVELOPED, HERE, MEANT, SEVERAL_FAULTS
+from settings import CHECKS, DEVELOPED, HERE, MEANT, SEVERAL_FAULTS, UNSEEN
 
 from rlhf_exp.diagnose import diagnose, score_run
 from rlhf_exp.diagnose.calibration import Calibration, Scores, find_thresholds, save_calibration
@@ -29,17 +29,18 @@ BEGIN, END = "<!-- tables: begin (make calibrate) -->", "<!-- tables: end -->"
 
 def main() -> None:
     runs = {kind: read_archive(kind) for kind in KINDS}
-    calibration, verdicts = calibrate(runs)
+    calibration, verdicts, fresh = calibrate(runs)
     save_calibration(calibration)
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    text = "\n\n".join(list_parts(runs, calibration, verdicts))
+    text = "\n\n".join(list_parts(runs, calibration, verdicts, fresh))
     PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
     print(text)
 
 
-def list_parts(runs: dict[str, list[Archived]], calibration: Calibration, verdicts: list[dict[str, Any]]) -> list[str]:
+def list_parts(
+    runs: dict[str, list[Archived]], calibration: Calibration, verdicts: list[dict[str, Any]], fresh: list[set[str]]
+) -> list[str]:
     """The tables of the page, each with its sentence."""
-    fresh = [set(list_accusing(run, calibration)) for run in runs["healthy_test"] if run.status == "finished"]
     crossed = cross_fit(calibration)
     return [
         describe_runs(runs),
@@ -53,8 +54,8 @@ def list_parts(runs: dict[str, list[Archived]], calibration: Calibration, verdic
     ]
 
 
-def calibrate(runs: dict[str, list[Archived]]) -> tuple[Calibration, list[dict[str, Any]]]:
-    """The calibration that the package ships, and what it says of each failure."""
+def calibrate(runs: dict[str, list[Archived]]) -> tuple[Calibration, list[dict[str, Any]], list[set[str]]]:
+    """The calibration that the package ships, what it says of each failure, and which rules accuse the fresh runs."""
     healthy = [run for run in runs["healthy"] if run.status == "finished"]
     found = [score_run(run.metrics, run.evaluation, run.config, run.samples) for run in healthy]
     scores = {rule: [_round(scores[rule]) for scores in found] for rule in found[0]}
@@ -64,7 +65,9 @@ def calibrate(runs: dict[str, list[Archived]]) -> tuple[Calibration, list[dict[s
     raised = Counter(name for verdict in verdicts for name in verdict["accused"])
     right = Counter(name for verdict in verdicts for name in verdict["accused"] & verdict["right"])
     counts = {name: [right[name], raised[name]] for name in sorted(raised)}
-    return Calibration(scores, calibration.settings, counts), verdicts
+    fresh = [set(list_accusing(run, calibration)) for run in runs["healthy_test"] if run.status == "finished"]
+    unseen, tested = sum(run.seed in UNSEEN for run in healthy), [sum(map(bool, fresh)), len(fresh)]
+    return Calibration(scores, calibration.settings, counts, unseen=unseen, tested=tested), verdicts, fresh
 
 
 def _round(score: float | None) -> float | None:

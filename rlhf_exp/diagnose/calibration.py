@@ -13,6 +13,9 @@ The figures of healthy runs depend on the new run's scores. `find_thresholds` ta
 make each of them, which gives each rule one fixed threshold. Whoever is above it is accused by the full construction
 as well, so that the bound holds, and an alarm at any step (the maximum of a running score only grows) is an accusation
 at the end too: one bound for alarms and diagnosis.
+
+Runs on which rules were shaped look better than later ones, and are not exchangeable with them. They may stand in the
+bag, where they can only raise a threshold above what the others set; the bound counts the others, `unseen`, alone.
 """
 
 import gzip
@@ -114,6 +117,10 @@ class Calibration:
     provisional: bool = False
     parameters: int = 10_000_000
     """No calibration run had a larger model."""
+    unseen: int | None = None
+    """How many of the healthy runs came after the last change of a rule; None: all."""
+    tested: list[int] = field(default_factory=list)
+    """How many healthy runs that set nothing are accused, and how many there were."""
 
     @property
     def runs(self) -> int:
@@ -121,8 +128,8 @@ class Calibration:
 
     @property
     def odds(self) -> int:
-        """A healthy run that is exchangeable with these is accused at most once in so many."""
-        return (self.runs + 1) // count_above(self.runs)
+        """A healthy run that is exchangeable with the unseen ones is accused at most once in so many."""
+        return ((self.runs if self.unseen is None else self.unseen) + 1) // count_above(self.runs)
 
     @cached_property
     def thresholds(self) -> dict[str, float]:
@@ -140,6 +147,8 @@ class Calibration:
         text = f"a score of {score:.2f}, where {len(healthy)} healthy runs reach at most {max(healthy):.2f} and"
         text += f" {threshold:.2f} accuses; a healthy run like those, of their settings, gets a finding with a"
         text += f" probability of at most 1 in {self.odds}"
+        if self.tested:
+            text += f"; {self.tested[0]} of {self.tested[1]} new healthy runs did"
         if right:
             text += f"; it was right in {right[0]} of {right[1]} failures induced on purpose that it was raised for"
         if self.provisional:

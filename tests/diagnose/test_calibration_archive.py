@@ -10,9 +10,9 @@ def test_shipped_calibration_is_that_of_the_archived_runs(monkeypatch):
     from tables import PAGE, calibrate, list_parts
 
     runs = {kind: read_archive(kind) for kind in KINDS}
-    calibration, verdicts = calibrate(runs)
+    calibration, verdicts, fresh = calibrate(runs)
     assert calibration.scores == load_calibration().scores
     assert calibration == load_calibration() and len(calibration.settings) == calibration.runs > 0
     page = PAGE.read_text(encoding="utf-8")
-    for part in list_parts(runs, calibration, verdicts):
+    for part in list_parts(runs, calibration, verdicts, fresh):
         assert part in page
