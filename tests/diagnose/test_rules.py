@@ -194,6 +194,13 @@ def test_no_higher_rate_is_proposed_where_no_group_has_signal():
     assert found["no_reward_variance"]["remedy"] is not None
 
 
+def test_without_groups_a_policy_that_earns_one_reward_is_told_to_move_less():
+    courses = {"reward_std": lambda x: 0.3 if x < 0.5 else 0.0}
+    finding = judge(courses, "ppo", evaluation={})["found"]["no_reward_variance"]
+    assert finding["evidence"].startswith("in 100% of the steps all rewards were equal")
+    assert finding["remedy"].startswith("algo.args.learning_rate=")
+
+
 BELOW = {"kl_k1": lambda x: -0.2 * x - 0.001}
 APART = BELOW | {"sampling/sampling_logp_difference/mean": lambda x: 0.3}
 

@@ -44,6 +44,8 @@ def _explain_silence(run: Signals) -> Why:
         return hopeless
     if (spreads := run.series("reward_std")) and max(std for _, std in spreads) < NONE:
         return "no two rewards ever differed: what the reward looks for is in no completion", ["reward=outcome"]
+    if not run.series("frac_reward_zero_std"):
+        return "the policy does one thing only, which always earns the same", [run.lower_rate(4), *run.hold_policy()]
     group = int(run.arg("num_generations", 8))
     sizes = (max(2 * group, 8), *range(group + 1, 8 * group))
     remedies = [run.set_arg("temperature", 1.0)] if run.arg("temperature", 1.0) < MOSTLY else []
@@ -63,6 +65,8 @@ def no_reward_variance(run: Signals) -> Finding | None:
     silent = silent or [(step, float(std < NONE)) for step, std in run.series("reward_std")]
     quarter, correct = last_quarter(silent), last_quarter(run.series("outcome/correct"))
     evidence = f"{mean(quarter):.0%} of the groups had equal rewards"
+    if not run.series("frac_reward_zero_std"):
+        evidence = f"in {mean(quarter):.0%} of the steps all rewards were equal"
     evidence += f", with {mean(correct):.0%} of the completions correct" if correct else ""
     course = [(step, -log(1.01 - share)) for step, share in recent(silent, least=MANY_ROWS)]
     return Finding(course, evidence, *_explain_silence(run))
