@@ -26,14 +26,18 @@ from random import Random
 from typing import Any
 
 import torch
+from generation import compare
 from torch.nn.functional import cross_entropy
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from trl.trainer.utils import selective_log_softmax
 
 from rlhf_exp.__main__ import main as run_command
 from rlhf_exp.config.model_shape import KNOWN
 from rlhf_exp.config.rules import machine
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.generation import Sampling, sample_completions
 from rlhf_exp.models.patches import patch_model
+from rlhf_exp.runs.load import load_run
 from rlhf_exp.trainers.trimmed import score_trimmed
 
 SHAPES = {"qwen3": "Qwen/Qwen3-1.7B", "qwen2": "Qwen/Qwen2.5-3B"}
@@ -48,7 +52,7 @@ STUDY = [*GSM8K, "hardware=gpu_80gb", "model.path={qwen2}"]
 TINY = ["algo=sft", "task=countdown", "algo.args.per_device_train_batch_size=32", "max_tokens=48"]
 DEFAULT = ["algo=grpo", "task=countdown", "task.baselines=false", "eval.start_completions=1"]
 
-RUNS = {  # name: overrides, and the processes' launcher
+RUNS = {
     "default": DEFAULT,
     "grpo_trl": [*COUNTDOWN, "generation=trl"],
     "grpo_compact": [*COUNTDOWN, "generation=compact"],
@@ -151,16 +155,14 @@ def try_run(name: str, given: argparse.Namespace, places: dict[str, str]) -> Non
             status = -1
     said = f"{name:20} status {status:2} {time.perf_counter() - began:4.0f} s"
     try:
-        record = json.loads((folder / "run.json").read_text())
-        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        steps = [line["step_time"] for line in lines if "step_time" in line]
-        losses = [line["loss"] for line in lines if "loss" in line]
-        said += (
-            f", train {record['seconds'].get('train', 0):.1f} s, step {statistics.median(steps) if steps else 0:.2f} s"
-        )
-        said += f", peaks { ({k: round(v / 1e3, 2) for k, v in record['phase_memory_mb'].items()}) } GB"
-        said += f", loss {losses[0]:.6f} to {losses[-1]:.6f}, norm {lines[0].get('grad_norm', 0):.6f}"
-    except (OSError, KeyError, IndexError, statistics.StatisticsError) as error:
+        run = load_run(folder)
+        steps, losses = ([row[key] for row in run.metrics if key in row] for key in ("step_time", "loss"))
+        peaks = {phase: round(size / 1e3, 2) for phase, size in run.info["phase_memory_mb"].items()}
+        said += f", train {run.info['seconds'].get('train', 0):.1f} s"
+        said += f", step {statistics.median(steps):.2f} s" if steps else ""
+        said += f", peaks {peaks} GB, loss {losses[0]:.6f} to {losses[-1]:.6f}"
+        said += f", norm {next(row['grad_norm'] for row in run.metrics if 'grad_norm' in row):.6f}"
+    except (ConfigError, KeyError, IndexError, StopIteration) as error:
         said += f", {type(error).__name__} {error}"
     shutil.rmtree(folder / "model", ignore_errors=True)  # 7 GB each
     if status:
@@ -181,7 +183,7 @@ def timed(work: Callable[[], Any], repeats: int = 3) -> float:
 
 
 def check_sampling(models: dict[str, Path], device: str) -> list[str]:
-    """compact against trl: the shipped model, and Qwen3's shape with rows that all use the budget."""
+    """compact against trl, in turns: the shipped model, and Qwen3's shape with rows that all use the budget."""
     found, budget = [], 64 if device == "cuda" else 2
     for name, folder, rows, most in (("tiny", KNOWN.parent / "tiny", 256, 96), ("qwen3", models["qwen3"], 64, budget)):
         dtype = torch.float32 if name == "tiny" else torch.bfloat16
@@ -190,10 +192,15 @@ def check_sampling(models: dict[str, Path], device: str) -> list[str]:
         texts = [f"use {i % 9 + 2} {i % 7 + 3} {i % 5 + 4} make {i % 60 + 10}" for i in range(rows)]
         given = tokenizer(texts)["input_ids"], [("bench", i) for i in range(rows)], Sampling(most)
         sample = partial(sample_completions, model, *given, [tokenizer.eos_token_id], tokenizer.pad_token_id)
-        same = sum(a == b for a, b in zip(sample("compact"), sample("trl"), strict=True))
-        compact, trl = (timed(partial(sample, method)) for method in ("compact", "trl"))
-        said = f"compact {compact:.2f} s, trl {trl:.2f} s, ratio {trl / compact:.2f}; {same} completions are the same"
-        found.append(f"{name}, {rows} x {most}: {said}")
+        sampled: dict[str, list[list[int]]] = {}
+
+        def count(method: str) -> int:
+            sampled[method] = sample(method)  # noqa: B023
+            return sum(map(len, sampled[method]))  # noqa: B023
+
+        compare(f"{name}, {rows} x {most}", partial(count, "compact"), partial(count, "trl"), repeats=3)
+        same = sum(a == b for a, b in zip(sampled["compact"], sampled["trl"], strict=True))
+        found.append(f"{name}, {rows} x {most}: {same} completions are the same")
     return found
 
 
@@ -210,7 +217,7 @@ def make_rows(rows: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
 def score(model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int) -> tuple[torch.Tensor]:
     """Log-probabilities of the last `width` tokens."""
     logits = model(input_ids=ids, attention_mask=mask, logits_to_keep=width + 1, use_cache=False).logits[:, :-1]
-    return (-cross_entropy(logits.float().transpose(1, 2), ids[:, -width:], reduction="none"),)
+    return (selective_log_softmax(logits, ids[:, -width:]),)
 
 
 def check_chunks(models: dict[str, Path], device: str) -> list[str]:

@@ -9,6 +9,7 @@ A failure is judged by the thresholds from all healthy runs. Intervals are exact
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -67,7 +68,7 @@ def calibrate(runs: dict[str, list[Archived]]) -> tuple[Calibration, list[dict[s
     counts = {name: [right[name], raised[name]] for name in sorted(raised)}
     fresh = [set(list_accusing(run, calibration)) for run in runs["healthy_test"] if run.status == "finished"]
     unseen, tested = sum(run.seed in UNSEEN for run in healthy), [sum(map(bool, fresh)), len(fresh)]
-    return Calibration(scores, calibration.settings, counts, unseen=unseen, tested=tested), verdicts, fresh
+    return replace(calibration, right=counts, unseen=unseen, tested=tested), verdicts, fresh
 
 
 def _round(score: float | None) -> float | None:

@@ -15,7 +15,8 @@ as well, so that the bound holds, and an alarm at any step (the maximum of a run
 at the end too: one bound for alarms and diagnosis.
 
 Runs on which rules were shaped look better than later ones, and are not exchangeable with them. They may stand in the
-bag, where they can only raise a threshold above what the others set; the bound counts the others, `unseen`, alone.
+bag: whatever they are, the figures of the others, `unseen`, and of a new run depend on them alike, and more figures can
+only make the k-th largest larger. The bound counts the unseen runs alone.
 """
 
 import gzip

@@ -43,6 +43,12 @@ def draw(rng, runs, heavy=False):
     }
 
 
+def is_accused(scores, thresholds):
+    """Whether a score of the last run is above its threshold."""
+    last = {name: values[-1] for name, values in scores.items() if values[-1] is not None}
+    return any(score > thresholds.get(name, math.inf) for name, score in last.items())
+
+
 @pytest.mark.parametrize("heavy", [False, True])
 @pytest.mark.parametrize(("healthy", "kth"), [(6, 1), (19, 1), (20, 3)])
 def test_a_run_like_the_healthy_ones_is_accused_at_most_k_times_in_n_plus_1(healthy, kth, heavy, monkeypatch):
@@ -54,9 +60,7 @@ def test_a_run_like_the_healthy_ones_is_accused_at_most_k_times_in_n_plus_1(heal
         figures = standardise(scores)
         by_figure = figures[-1] > sorted(figures[:-1])[-kth]
         thresholds = find_thresholds({name: values[:-1] for name, values in scores.items()})
-        by_threshold = any(
-            values[-1] is not None and values[-1] > thresholds.get(name, math.inf) for name, values in scores.items()
-        )
+        by_threshold = is_accused(scores, thresholds)
         assert by_figure or not by_threshold
         full, fixed = full + by_figure, fixed + by_threshold
     level = kth / (healthy + 1)
@@ -113,9 +117,7 @@ def test_a_run_like_the_unseen_ones_is_accused_rarely_whatever_the_others_are():
         scores = draw(rng, 20, heavy=True)
         shaped = {name: [None if x is None else x / 10 for x in values[:10]] for name, values in scores.items()}
         thresholds = find_thresholds({name: [*shaped[name], *values[10:-1]] for name, values in scores.items()})
-        accused += any(
-            values[-1] is not None and values[-1] > thresholds.get(name, math.inf) for name, values in scores.items()
-        )
+        accused += is_accused(scores, thresholds)
     level = 1 / Calibration({"a": [0.0] * 19}, unseen=9).odds
     assert accused <= bags * level + 3 * math.sqrt(bags * level * (1 - level))
 

@@ -61,12 +61,11 @@ def no_reward_variance(run: Signals) -> Finding | None:
     Without groups it is whether the rewards of a step differ at all."""
     if run.is_control:
         return None
-    silent = run.series("frac_reward_zero_std")
-    silent = silent or [(step, float(std < NONE)) for step, std in run.series("reward_std")]
+    of_groups = run.series("frac_reward_zero_std")
+    silent = of_groups or [(step, float(std < NONE)) for step, std in run.series("reward_std")]
     quarter, correct = last_quarter(silent), last_quarter(run.series("outcome/correct"))
-    evidence = f"{mean(quarter):.0%} of the groups had equal rewards"
-    if not run.series("frac_reward_zero_std"):
-        evidence = f"in {mean(quarter):.0%} of the steps all rewards were equal"
+    which = "{:.0%} of the groups had equal rewards" if of_groups else "in {:.0%} of the steps all rewards were equal"
+    evidence = which.format(mean(quarter))
     evidence += f", with {mean(correct):.0%} of the completions correct" if correct else ""
     course = [(step, -log(1.01 - share)) for step, share in recent(silent, least=MANY_ROWS)]
     return Finding(course, evidence, *_explain_silence(run))
