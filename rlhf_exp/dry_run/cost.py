@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, TrainingArguments
 from rlhf_exp.config.device import count_completions, count_processes, targets_other_hardware
 from rlhf_exp.config.rules.machine import DEEPSPEED, SHARDED
 from rlhf_exp.config.schema import Config, Ppo
-from rlhf_exp.runs.forecast import find_like
+from rlhf_exp.runs.forecast import count_tokens, find_like, limit_steps
 
 # What a layer keeps of each token for the backward pass, in values, if attention keeps no scores. By
 # torch.autograd.graph.saved_tensors_hooks on Qwen2 and Qwen3 of six shapes each, to 3%; GPT-2 keeps a fifth less.
@@ -119,10 +119,12 @@ def estimate_time(
     Args:
         args: TRL's.
         tokens: of an optimizer step, prompts and completions.
+        steps: that train_tokens may cut short.
     """
     hardware, gpus = cfg.hardware, count_processes(cfg)
     if not targets_other_hardware(cfg) or hardware.tflops is None or hardware.bandwidth_gbs is None:
         return _estimate_by_run(cfg, steps)
+    steps = limit_steps(steps, cfg.train_tokens, tokens)
     passes = 1 + (2 if 2 * trained > model.num_parameters() else 1) + args.activation_checkpointing
     row = cfg.algo.row
     if row.online:  # a rollout is scored once, trained on num_iterations times
@@ -151,6 +153,7 @@ def _estimate_by_run(cfg: Config, steps: int) -> tuple[float, str] | None:
         return None
     place, record = found
     each = record["seconds"]["train"] / record["steps"]
+    steps = limit_steps(steps, cfg.train_tokens, count_tokens(record))
     return steps * each, f"{steps} steps x {each:.2g} s, as in {place}"
 
 

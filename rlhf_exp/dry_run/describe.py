@@ -17,6 +17,7 @@ from rlhf_exp.config.values import show
 from rlhf_exp.dry_run.cost import TOO_LARGE, UNKNOWN, estimate_memory, estimate_time, judge_memory, write_bytes
 from rlhf_exp.dry_run.load import Lengths, build_on_meta, load_checked_task, load_shape_and_tokenizer, measure_lengths
 from rlhf_exp.runs.figures import duration, write_name
+from rlhf_exp.runs.forecast import limit_steps
 from rlhf_exp.runs.settings import flatten
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.tokens import render
@@ -77,7 +78,10 @@ def describe_dry_run(cfg: Config) -> DryRun:
         part = ", all trained" if trained >= model.num_parameters() else f", {trained:,} of them trained"
         what += f"; parameters: {model.num_parameters():,}{part if cfg.algo.row.trains else ''}"
     if cfg.algo.row.trains:
-        what += f"; steps: {steps or f'{args.num_train_epochs:g} times the rows'}"
+        taken = limit_steps(steps, cfg.train_tokens, count_rows(cfg, args) * lengths.row)
+        what += f"; steps: {taken or f'{args.num_train_epochs:g} times the rows'}"
+        if taken != steps:
+            what += f"{' or more' if lengths.bound else ''}, until train_tokens are spent"
     details += [] if task is None else [_describe_rows(cfg, task)]
     details += [_describe_tokens(lengths, count_rows(cfg, args))] if cfg.algo.row.trains else []
     judged, formulas = _describe_memory(cfg, args, model, trained, lengths)
@@ -125,7 +129,8 @@ def count_rows(cfg: Config, args: TrainingArguments) -> int:
 
 
 def count_steps(cfg: Config, args: TrainingArguments, task: Task | None) -> int:
-    """Optimizer steps; 0 if the rows that they follow from are not known, or nothing is trained."""
+    """Optimizer steps, if no budget of tokens ends them; 0 if the rows that they follow from are not known, or nothing
+    is trained."""
     if args.max_steps < 1 and task is not None and task.train:
         return max(1, round(args.num_train_epochs * len(task.train) / count_rows(cfg, args)))
     return max(0, args.max_steps) if cfg.algo.row.trains else 0
@@ -153,7 +158,7 @@ def _describe_time(
     """Seconds of training, in words, and how they come about."""
     if not cfg.algo.row.trains:
         return 0.0, "none: nothing is trained", []
-    if model is None or not steps:
+    if model is None or not (steps or cfg.train_tokens):
         return None, f"unknown, since the {'number of steps' if model else 'shape of the model'} is not known", []
     found = estimate_time(cfg, args, model, trained, count_rows(cfg, args) * lengths.row, steps)
     if found is None:

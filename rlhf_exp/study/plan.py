@@ -24,7 +24,7 @@ from rlhf_exp.launch.job import check_job
 from rlhf_exp.runs.checkpoints import find_checkpoint
 from rlhf_exp.runs.figures import duration
 from rlhf_exp.runs.folder import read_record
-from rlhf_exp.runs.forecast import find_like
+from rlhf_exp.runs.forecast import count_tokens, find_like, limit_steps
 from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.plan import OtherRun, Plan, plan_job
 from rlhf_exp.study.stages import Job, Stage, Study
@@ -154,4 +154,5 @@ def _estimate(stage: Stage, arm: str, config: Config) -> float | None:
     if (found := find_like(asdict(config))) is None:
         return None
     seconds, steps = found[1]["seconds"], config.algo.args.get("max_steps") or 0
+    steps = limit_steps(steps, config.train_tokens, count_tokens(found[1]))
     return sum(seconds.values()) + seconds["train"] * (steps / found[1]["steps"] - 1 if steps > 0 else 0)

@@ -14,13 +14,16 @@ on is checked by tests/trainers/test_resuming.py and test_saving.py.
 """
 
 import json
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_model, save_model
 from torch import nn
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from torch.utils.data import Sampler
 from transformers.trainer_pt_utils import LengthGroupedSampler
 from trl.trainer.utils import RepeatSampler
@@ -54,6 +57,22 @@ class Resumable(AnyTrainer):
         """Whether no step is left to take."""
         spent = self.meter is not None and self.meter.is_spent()
         return spent or self.state.global_step >= self.state.max_steps
+
+    def place_in_schedule(self) -> float:
+        """How many of `max_steps` the schedule has behind it: as many as were taken, or their share by the budget of
+        tokens, where that ends the run earlier."""
+        return max(self.state.global_step, (self.meter.share if self.meter else 0) * self.state.max_steps)
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> LRScheduler:
+        """transformers' own, which warms up and falls by tokens where their budget ends the run: runs with one budget
+        are then at the same place of their schedules when they end. The checkpoint's count of tokens resumes it."""
+        scheduler = super().create_scheduler(num_training_steps, optimizer)
+        if self.meter is not None and self.meter.train_tokens is not None and isinstance(scheduler, LambdaLR):
+            scheduler.lr_lambdas = [partial(self._follow_tokens, rate) for rate in scheduler.lr_lambdas]
+        return scheduler
+
+    def _follow_tokens(self, rate: Callable[[float], float], step: int) -> float:
+        return rate(max(step, self.place_in_schedule()))
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
         """Take no step if none is left: transformers takes one more when it resumes a run that ended in mid-epoch."""

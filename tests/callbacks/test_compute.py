@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.callbacks.compute import ComputeMeter, measure_memory
 from rlhf_exp.callbacks.metrics import MetricsWriter
 from rlhf_exp.runs.checkpoints import WORK
-from tests.building import QUIET, build
+from tests.building import QUIET, ROLLOUTS_OF_8, build
 
 SMALL = [*QUIET, "max_tokens=8", "algo.args.logging_steps=1"]
 GRPO = ["algo=grpo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=4"]
@@ -88,6 +89,27 @@ def test_training_ends_with_the_step_that_reaches_the_tokens(tmp_path):
     counted = [row["trained_tokens"] for row in read_metrics(tmp_path)]
     assert trainer.state.global_step == len(counted) < 10
     assert counted[-2] < 200 <= counted[-1] == meter.counts["trained_tokens"]
+
+
+GIVEN = [
+    {"id": str(i), "prompt": "use 8 7 3 make 53 .", "completion": f" 8 * {i}", "label": i % 2 == 0}
+    | {"chosen": f" 8 * {i}", "rejected": f" 8 * {i} 7"}
+    for i in range(2, 10)
+]
+
+
+@pytest.mark.parametrize("algo", [name for name, row in ALGORITHMS.items() if row.trains])
+def test_the_rate_warms_up_and_falls_by_the_share_of_the_tokens(tmp_path, algo):
+    """Of 100 steps of the schedule 6 to 14 are taken; by steps most would be in the warm-up."""
+    overrides = ROLLOUTS_OF_8.get(algo, [f"algo={algo}", "algo.args.per_device_train_batch_size=4"])
+    schedule = ["algo.args.learning_rate=1e-3", "++algo.args.warmup_steps=10", "algo.args.max_steps=100"]
+    rows, budget = GIVEN if algo not in ROLLOUTS_OF_8 else PROMPTS, 600
+    meter, trainer = train(tmp_path, *overrides, *schedule, rows=rows, train_tokens=budget)
+    logged = read_metrics(tmp_path)
+    places = [100 * tokens / budget for tokens in (0, *(row["trained_tokens"] for row in logged[:-1]))]
+    expected = [1e-3 * min(place / 10, (100 - place) / 90) for place in places]
+    assert [row["learning_rate"] for row in logged] == pytest.approx(expected)
+    assert 3 < trainer.state.global_step < 15 and expected[-1] < 4e-4
 
 
 def test_a_resumed_run_continues_to_count_from_a_checkpoint_of_an_earlier_version_too(tmp_path):

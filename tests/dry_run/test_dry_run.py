@@ -116,6 +116,7 @@ def test_time_is_that_of_the_last_like_run(show, monkeypatch, tmp_path):
     def finish(name, started, seconds, status="finished", *changes):
         cfg = compose_config([*SMALL, *overrides, "seed=3", "algo.args.learning_rate=0.5", *changes])
         info = {"task": "countdown", "started": started, "steps": 5, "max_tokens": cfg.max_tokens}
+        info |= {"work": {"trained_tokens": 500}} if cfg.train_tokens else {}
         leave_run(tmp_path / name, status, config=asdict(cfg), seconds={"train": seconds}, **info)
 
     def read():
@@ -129,6 +130,19 @@ def test_time_is_that_of_the_last_like_run(show, monkeypatch, tmp_path):
     finish("longer", "2026-01-04", 20, "finished", "max_tokens=11")
     formula = f"time of training, about: 14 s = 7 steps x 2 s, as in {tmp_path / 'last'}"
     assert read() == ["time     about 14 s", formula]
+    overrides.append("train_tokens=390")  # four steps of the 100 tokens that a step of the like run trained on
+    finish("with_tokens", "2026-01-05", 10)
+    assert read()[0] == "time     about 8.0 s"
+
+
+def test_steps_and_time_end_where_the_budget_of_tokens_does(show):
+    """A step of dpo's default is 32 pairs, one of grpo at most 128 x (7 + 10) tokens."""
+    text = show("algo=dpo", "max_tokens=10", "train_tokens=2000")
+    assert "; steps: 2 or more, until train_tokens are spent\n" in text  # 32 x 2 x (7 + 10) tokens at most
+    assert "; steps: 100\n" in show("algo=dpo", "max_tokens=10", "train_tokens=2000000")
+    text = show("algo=sft", "train_tokens=4000", "device=auto", "hardware=gpu_24gb", "dry_run=true")
+    [steps] = re.findall("; steps: ([0-9]+), until train_tokens are spent\n", text)
+    assert 1 < int(steps) < 6 and f" = {steps} steps x " in text
 
 
 @pytest.mark.parametrize(
