@@ -101,11 +101,11 @@ class Session:
         """
         study, overrides = recall(str(self.run.path))
         try:
-            cfg, _ = compose_files(overrides, **study)
+            cfg, settings = compose_files(overrides, **study)
         except (HydraException, OmegaConfBaseException, RecursionError) as error:
             reason = str(error).splitlines()[0]
             raise ConfigError([f"{self.run.path}: its config cannot be composed any more ({reason})"]) from None
-        return replace(load_task(parse(cfg, overrides), self.tokenizer), train=[])
+        return replace(load_task(parse(cfg, settings), self.tokenizer), train=[])
 
 
 def _adapt(config: dict) -> Any:

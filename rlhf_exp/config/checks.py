@@ -149,7 +149,8 @@ def join_remedies(config: dict[str, Any], remedies: Iterable[str]) -> list[str]:
 
 
 def _chooses_group(config: dict[str, Any], override: str) -> bool:
-    return isinstance(config.get(name_key(override)), dict)
+    key = name_key(override)
+    return key == "loss_type" or isinstance(config.get(key), dict)
 
 
 def apply(config: dict[str, Any], override: str) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def compose_config(
     """Compose the shipped configs with `overrides` and check them, as the command line does; `further`: see `parse`,
     `config_dir`: see `compose_files`."""
     overrides = list(overrides)
-    return parse(compose_files(overrides, config_dir=config_dir)[0], overrides, further)
+    return parse(*compose_files(overrides, config_dir=config_dir), further)
 
 
 def compose_files(
@@ -72,7 +72,8 @@ def register_resolvers() -> None:
         "rows": lambda at_once, step, *, _root_: count_rows(at_once, step, _root_),
         "passes": lambda step, *, _root_: count_passes(step, _root_),
         "source": lambda path, hub_id: "hub" if path is None and hub_id is not None else "file",
-        "weights": lambda *, _root_: [weight for weight in _root_.reward.weights.values() if weight is not None],
+        # Not a list, which OmegaConf.resolve refuses.
+        "weights": lambda *, _root_: OmegaConf.create([x for x in _root_.reward.weights.values() if x is not None]),
         "begin": lambda name: f"{name}_" if is_folder_name(name) else "",
         "use_cpu": lambda: device.cuda_major() == 0,
         "not": lambda value: not value,
@@ -92,13 +93,11 @@ def register_resolvers() -> None:
             ConfigStore.instance().store(name, loss, group="loss_type", package="algo.args")
 
 
-def parse(
-    cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] = (), absent: Collection[str] = ()
-) -> Config:
+def parse(cfg: DictConfig, settings: DictConfig, further: Sequence[Check] = (), absent: Collection[str] = ()) -> Config:
     """Check everything that needs no ML library.
 
     Args:
-        typed: the overrides that the config was composed with.
+        settings: Hydra's own part of the config.
         further: the caller's own checks, such as whether a run may start in the output folder.
         absent: keys that name what another run will have written; that is not missed.
 
@@ -120,7 +119,7 @@ def parse(
     if wrong := check_types(values, [name for name in unset if args[name] is not None]):
         raise ConfigError(wrong)
     config = build(Config, values)
-    found: list[str] = [*find_other_losses(config, typed)]
+    found: list[str] = [*find_other_losses(config, settings.overrides.task, settings.runtime.choices.get("loss_type"))]
     try:
         found += find_conflicts(config)
         found += [problem for check in (find_missing_files, *further) for problem in check(config)]

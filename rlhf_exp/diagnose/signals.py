@@ -115,7 +115,18 @@ class Signals:
 
     def late(self, course: Course) -> Course:
         """The second half of a course, by the planned number of steps, without which it is the whole."""
-        return [(step, score) for step, score in course if step is not None and 2 * step >= self.arg("max_steps", 0)]
+        return [(step, score) for step, score in course if step is not None and 2 * step >= self.planned_steps]
+
+    @cached_property
+    def planned_steps(self) -> float:
+        """`max_steps`, or those until the budget of tokens is spent, if they are fewer; 0 or less is an unknown
+        number."""
+        steps, budget, used = self.arg("max_steps", 0), self.config.get("train_tokens"), self.series("trained_tokens")
+        if budget is None or not used or not used[-1][1]:
+            return steps
+        step, tokens = used[-1]
+        spent = (step or 0) * budget / tokens
+        return min(steps, spent) if steps > 0 else spent
 
     @cached_property
     def spread(self) -> float:
@@ -198,8 +209,7 @@ class Signals:
     def unbias_length(self) -> list[str]:
         """Overrides against a preference for length: a loss that does not divide by it, where there is one."""
         others = "dr_grpo" in self.algorithm.losses and self.config["algo"]["args"].get("loss_type") != "dr_grpo"
-        new = "" if "loss_type" in self.config["algo"]["args"] else "+"
-        return [*([f"{new}algo.args.loss_type=dr_grpo"] if others else []), *self.hold_policy()]
+        return [*(["loss_type=dr_grpo"] if others else []), *self.hold_policy()]
 
     def scale_length(self, factor: float) -> list[str]:
         """Overrides that make training `factor` times as long as the run was, by changing what ends it."""

@@ -4,7 +4,7 @@ run_job(cfg, settings)      # the exit status; called for each job of a sweep
 """
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -35,27 +35,27 @@ def run_job(cfg: DictConfig, settings: DictConfig, jobs: "Jobs | None" = None, a
         jobs: the sweep that the job is one of.
         again: a scheduler has ended this job before, and starts it again: it goes on in its folder.
     """
-    typed, where = settings.overrides.task, ""
+    where = ""
     if jobs is not None:
-        name = jobs.name(settings.job.num, typed)
+        name = jobs.name(settings.job.num, settings.overrides.task)
         jobs.place(cfg, settings)
         cfg.skip_finished = cfg.skip_finished or again  # after its folder was named
         print(f"\n{name}" if settings.job.num else name, flush=True)
         where = f"{name}: "
-    return guard(lambda: run_checked(check_job(cfg, typed), cfg, settings)[0], where=where)
+    return guard(lambda: run_checked(check_job(cfg, settings), cfg, settings)[0], where=where)
 
 
-def check_job(cfg: DictConfig, typed: Sequence[str], absent: Collection[str] = ()) -> Config:
+def check_job(cfg: DictConfig, settings: DictConfig, absent: Collection[str] = ()) -> Config:
     """The checked config of an experiment; its folder is checked later (`plan_run`).
 
     Args:
-        typed: the overrides that the config was composed with.
+        settings: Hydra's own part of the config.
         absent: see `parse`.
 
     Raises:
         ConfigError: all that can be found without an import of torch, and without a look into the run folder.
     """
-    return parse(cfg, typed, [find_missing_weights], absent)
+    return parse(cfg, settings, [find_missing_weights], absent)
 
 
 def is_named_by_time(cfg: DictConfig) -> bool:
@@ -127,7 +127,8 @@ def plan_run(config: Config, numbered: bool) -> Plan:
         raise ConfigError(problems)
     if config.dry_run:
         return Plan.START
-    what = f"{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}"
+    model = config.model.path or config.model.name
+    what = f"{config.algo.name} on {config.task.name}, model {model}, seed {config.seed}"
     print(f"{what}: {config.output_dir}", flush=True)
     folder = Path(config.resume or config.output_dir)
     if config.resume:

@@ -27,9 +27,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from rlhf_exp import processes
 from rlhf_exp.commands import hide_bars
 from rlhf_exp.config.hub import prepare_hub
+from rlhf_exp.config.reading import set_text
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError, say
-from rlhf_exp.launch.explain import set_text
 from rlhf_exp.launch.job import check_job, connect, run_job
 from rlhf_exp.launch.workers import Jobs
 from rlhf_exp.runs.lock import make_new
@@ -221,7 +221,7 @@ def _check_job(jobs: Jobs, job: DictConfig, number: int, overrides: list[str], p
     """
     with open_dict(job):
         job.hydra.job.num = number
-        jobs.place(job, job.pop("hydra"))
+        jobs.place(job, hydra := job.pop("hydra"))
     settings = OmegaConf.to_yaml(OmegaConf.masked_copy(job, [str(key) for key in job if key != "output_dir"]))
     taken = {settings: "has the settings", f"output_dir={job.output_dir}": f"output_dir={job.output_dir}: is that"}
     if job.hub.push:
@@ -230,7 +230,7 @@ def _check_job(jobs: Jobs, job: DictConfig, number: int, overrides: list[str], p
         if (first := places.setdefault(place, number)) != number:
             raise ConfigError([f"{line} of job {first + 1} too; leave one out, or give each its own"])
     # What is in its folder concerns a job alone, unless finished jobs are to be skipped.
-    config = check_job(job, overrides)
+    config = check_job(job, hydra)
     prepare_hub(config)
     if config.skip_finished and not config.resume:
         plan_job(config)

@@ -22,6 +22,7 @@ INIT = {"architecture": ("gpt2", "qwen2", "qwen3"), "tokenizer": ("words", "byte
 BY_SIZE = ("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
 """Arguments whose defaults depend on the model's size."""
 
+_PROJECT = re.compile(r"(?=.*\S)[^/\\#?%:]{1,128}")
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}", re.ASCII)
 
 
@@ -114,9 +115,13 @@ def is_folder_name(name: object) -> bool:
 
 
 def check_labels(cfg: Config) -> Iterator[Problem]:
-    """Whether the run's name can begin a folder's name."""
+    """Whether the run's name can begin a folder's name, and W&B takes the project's."""
     if cfg.run.name is not None and not is_folder_name(cfg.run.name):
         yield conflict(cfg, "run.name", "letters, digits, and . _ + - after the first one, at most 100", "type")
+    if "wandb" in cfg.logging.report_to and not _PROJECT.fullmatch(cfg.logging.wandb_project):
+        yield conflict(
+            cfg, "logging.wandb_project", r"not blank, at most 128 letters, none of them / \ # ? % :", "type"
+        )
 
 
 def check_hub(cfg: Config) -> list[Problem]:
