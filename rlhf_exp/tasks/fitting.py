@@ -27,12 +27,14 @@ TRIAL_S = 5.0
 
 class Selection(NamedTuple):
     """The rows that fit into `limit` tokens, each with what it is made of, and how many before the last of them did
-    not. `shortest`: the tokens that the shortest row needs. `repeated`: how many have the prompt of another row."""
+    not. `shortest`: the tokens that the shortest row needs. `way`: what makes more of them fit. `repeated`: how many
+    have the prompt of another row."""
 
     written: list[tuple[Item, Row]]
     over_long: int = 0
     limit: int = NO_LIMIT
     shortest: float = 0
+    way: str = ""
     repeated: int = 0
 
     @property
@@ -58,8 +60,8 @@ def require_rows(cfg: "Config", wanted: list[tuple[Selection, str, str, int | No
         if (have := len(taken.written)) < (number or 1):
             fit = f" of at most {taken.limit} tokens" if taken.over_long else ""
             line = f"{key}={show(number)}: {name_source(cfg.task)} has {have} rows{fit} in its {split} split"
-            long = f"{taken.over_long} are longer, the shortest needs {taken.shortest}: lower max_tokens"
-            problems.append(f"{line}; {long}, or take a longer context" if taken.over_long else line)
+            long = f"{taken.over_long} are longer, the shortest needs {taken.shortest}: {taken.way}"
+            problems.append(f"{line}; {long}" if taken.over_long else line)
     if problems:
         raise ConfigError(problems)
 

@@ -180,7 +180,9 @@ class Loader:
                 if needed <= limit:
                     taken.append(pair)
             looked_at += len(batch)
-        return Selection(taken, looked_at - len(taken), limit, shortest)
+        ways = ["raise task.max_length" if limit < context else "take a model with a longer context"]
+        ways += ["lower max_tokens"] * (room > 0)
+        return Selection(taken, looked_at - len(taken), limit, shortest, ", or ".join(ways))
 
     def write_prompt(self, item: Item) -> Text:
         """The prompt in the form of the model, without that of the system."""
