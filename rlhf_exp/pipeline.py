@@ -116,7 +116,7 @@ def _find_failed_rank(folder: Path) -> str | None:
 
 def _report_and_push(cfg: Config, folder: RunFolder) -> int:
     """Report on a finished run and push its model; if that fails the run still counts as finished."""
-    later = f"python -m rlhf_exp report {folder.path}"
+    later = shlex.join(["python", "-m", "rlhf_exp", "report", str(folder.path)])
     try:
         with folder.phase("report"):
             _write_report(folder)

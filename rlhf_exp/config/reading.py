@@ -11,6 +11,7 @@ Hydra itself says what is wrong with a file without its name, or with a tracebac
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +20,10 @@ from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import SearchPathQuery
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.core.plugins import Plugins
-from hydra.errors import ConfigCompositionException
+from hydra.errors import ConfigCompositionException, HydraException
 from hydra.initialize import get_gh_backup, restore_gh_from_backup
 from hydra.plugins.config_source import ConfigResult
 from hydra.version import setbase
@@ -34,6 +37,7 @@ from rlhf_exp.errors import explain_secret, is_secret
 
 _NAMED = re.compile(r"[{,]\s*['\"]?([\w.-]+)['\"]?\s*:")  # the names inside {name: value}
 _EMPTY = re.compile(r"([\w.]+)=\{\s*\}")
+_DIGITS = sys.get_int_max_str_digits() or 4300
 _OPTION = re.compile(r"\+*(algo|task|task\.of|model|peft|device)\.name=(.*)")
 
 
@@ -89,6 +93,8 @@ def check_overrides(overrides: Sequence[str]) -> list[str]:
     """One line per problem. Hydra writes the typed overrides into a sweep's folder, including any secret."""
     problems: list[str] = [explain_secret(key) for text in overrides for key in _list_keys(text) if is_secret(key)]
     for text in overrides:
+        if any(len(number) > _DIGITS for number in re.findall(r"\d+", text)):  # Hydra ends with Python's error
+            problems.append(f"{name_key(text)}: holds a number of more than {_DIGITS} digits, which cannot be read")
         if found := _EMPTY.fullmatch(text):
             why = "changes nothing, for a mapping is merged into what is there"
             problems.append(f"{text}: {why}; take its entries out one by one, ~{found[1]}.NAME")
@@ -96,6 +102,33 @@ def check_overrides(overrides: Sequence[str]) -> list[str]:
             choice = {"task.of": "task@task.of"}.get(found[1], found[1])
             problems.append(f"{text}: does not choose; use {choice}={found[2]}")
     return problems
+
+
+def set_text(key: str, value: str) -> str:
+    """The override that sets a key to this text, whatever characters it has; in quotes only where Hydra needs them.
+
+    >>> set_text("resume", "outputs/x"), set_text("resume", "run [1]")
+    ('resume=outputs/x', 'resume="run [1]"')
+    """
+    plain = "${" not in value and read_text(value) == value
+    return f"{key}={value if plain else quote(value.replace('${', chr(92) + '${'))}"
+
+
+def quote(text: str) -> str:
+    """The text in Hydra's quotes; a reference in it stays one."""
+    return QuotedString(text, Quote.double).with_quotes()
+
+
+def read_text(value: str) -> str | None:
+    """The text that the value of an override means; None if it has references, is no text, or Hydra cannot read it."""
+    try:
+        found = OverridesParser.create().parse_override(f"key={value}")
+    except (HydraException, ValueError):  # a ValueError for a number of too many digits
+        return None
+    text = found.value()
+    if not isinstance(text, str) or re.search(r"(?<!\\)\$\{", text):
+        return None
+    return text.replace(r"\${", "${")
 
 
 def _find_problems(found: ConfigResult, config_path: str) -> Iterator[str]:
