@@ -5,6 +5,7 @@ load_adapted(AutoModelForCausalLM, source)
 """
 
 import json
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model_state_dict
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from peft.tuners.tuners_utils import BaseTunerLayer
 from peft.utils import load_peft_weights
 from peft.utils.error import NoMatchingPeftModuleError
 from safetensors import SafetensorError
 
-from rlhf_exp.config.schema import Config, find_value
-from rlhf_exp.config.values import show
+from rlhf_exp.config.schema import Config, conflict, find_value
+from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.models.source import OTHER_BASE, ModelSource
@@ -41,6 +43,32 @@ def build_peft_config(cfg: Config) -> LoraConfig | None:
     return LoraConfig(**asdict(cfg.peft.lora), task_type=kind, modules_to_save=head)
 
 
+def add_adapter(cfg: Config, model: Any, peft_config: LoraConfig) -> PeftModel:
+    """The model without storage with its adapter, as TRL will build it.
+
+    Raises:
+        ConfigError: a target that is no module of the model, that cannot have an adapter, or whose adapter TRL would
+            not train: it reads the weights of the head itself.
+    """
+    targets: Any = find_value(cfg, "peft.lora.target_modules")
+    names = [name for name, _ in model.named_modules()]
+    listed = targets if isinstance(targets, list) else []
+    unknown = [target for target in listed if not any(name.endswith(f".{target}") or name == target for name in names)]
+    try:
+        with explaining_targets(cfg):
+            adapted = get_peft_model(model, peft_config)
+    except (ValueError, TypeError, re.error) as error:
+        raise _refuse_targets(cfg, f"cannot have adapters ({show(str(error), MOST)})") from None
+    if unknown:
+        ends = sorted({name.rpartition(".")[2] for name in names} - {""})
+        raise _refuse_targets(cfg, f"{model.__class__.__name__} has no module {unknown[0]}{suggest(unknown[0], ends)}")
+    if isinstance(adapted.get_output_embeddings(), BaseTunerLayer):
+        head = next(name for name, module in model.named_modules() if module is adapted.get_output_embeddings())
+        why = f"the adapter of the head, {head}, would not be trained, since TRL reads the head's own weights"
+        raise _refuse_targets(cfg, f"{why}; leave {head} out, as all-linear does")
+    return adapted
+
+
 @contextmanager
 def explaining_targets(cfg: Config) -> Iterator[None]:
     """Inside the `with`, an adapter for modules that the model does not have is the user's mistake.
@@ -51,9 +79,11 @@ def explaining_targets(cfg: Config) -> Iterator[None]:
     try:
         yield
     except NoMatchingPeftModuleError:
-        targets = show(find_value(cfg, "peft.lora.target_modules"))
-        line = f"peft.lora.target_modules={targets}: fits no module of model={cfg.model.path or cfg.model.name}"
-        raise ConfigError([line]) from None
+        raise _refuse_targets(cfg, f"fits no module of model={cfg.model.path or cfg.model.name}") from None
+
+
+def _refuse_targets(cfg: Config, why: str) -> ConfigError:
+    return ConfigError([conflict(cfg, "peft.lora.target_modules", why)])
 
 
 def load_adapted(kind: Any, source: ModelSource, **kwargs: Any) -> PeftModel:
