@@ -170,7 +170,7 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> Experiment
             build_on_meta(cfg, deepcopy(model.config))
         tokenizer = load_tokenizer(model)
         task = load_task(cfg, tokenizer)
-        check_vocabulary(tokenizer, task)
+        check_vocabulary(tokenizer, task, model.config.get_text_config().vocab_size)
         folder.record["context_room"] = check_context(cfg, tokenizer, task)
         check_rows(cfg, task)
     if cfg.learns_from_samples:

@@ -113,6 +113,19 @@ def test_eos_serves_where_there_is_no_pad_token_and_with_neither_it_is_refused(t
     assert refusal(load_tokenizer, source).startswith(line)
 
 
+@pytest.mark.parametrize("kind", ["pad", "eos"])
+def test_a_pad_or_end_token_that_the_model_has_no_embedding_for_is_refused(kind, tmp_path):
+    source = resolve_model(compose("gpt2"), tmp_path)
+    Path(source.path, "manifest.json").unlink()
+    tokenizer = AutoTokenizer.from_pretrained(source.path)
+    size = len(tokenizer)
+    tokenizer.add_special_tokens({f"{kind}_token": "[NEW]"})
+    tokenizer.save_pretrained(source.path)
+    line = refusal(load_tokenizer, locate_start_model(of_folder(source.path)))
+    assert f": its tokenizer's {kind} token is {size}, [NEW], and the model has embeddings of 0 to {size - 1};" in line
+    assert line.endswith(f"or call model.resize_token_embeddings({size + 1})")
+
+
 def test_a_hub_that_cannot_be_reached_names_the_local_way(monkeypatch):
     def fail(*args, **kwargs):
         raise OSError("We couldn't connect to the hub.\nMore lines.")
