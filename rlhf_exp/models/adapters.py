@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from peft.utils import load_peft_weights
 from peft.utils.error import NoMatchingPeftModuleError
 from safetensors import SafetensorError
+from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from rlhf_exp.config.schema import Config, conflict, find_value
 from rlhf_exp.config.values import show, suggest
@@ -31,7 +32,7 @@ from rlhf_exp.runs.folder import write_json
 UNREADABLE = (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError, SafetensorError)
 """Errors of from_pretrained for a folder or hub id that it cannot read, or a config.json with values of other types."""
 
-MOST = 200  # the most characters of a library's error in a message
+MOST, SHOWN = 200, 3  # the most characters of a library's error in a message, and names of tensors
 
 
 def build_peft_config(cfg: Config) -> LoraConfig | None:
@@ -86,6 +87,50 @@ def _refuse_targets(cfg: Config, why: str) -> ConfigError:
     return ConfigError([conflict(cfg, "peft.lora.target_modules", why)])
 
 
+def load_weights(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedModel:
+    """`kind.from_pretrained(**kwargs)` of full weights: the source's own, or those of an adapter's base. Tensors of its
+    files that the model does not have are told in a line, and so is the new head of a reward model made from a language
+    model.
+
+    Raises:
+        ConfigError: its files lack tensors, which transformers would draw at random.
+    """
+    model, info = kind.from_pretrained(source.weights, **kwargs, output_loading_info=True)
+    missing, unused = sorted(info["missing_keys"]), sorted(info["unexpected_keys"])
+    named = source.config.architectures or []
+    if kind is AutoModelForSequenceClassification and not any(
+        name.endswith("ForSequenceClassification") for name in named
+    ):
+        of_base = f"{model.base_model_prefix}."
+        head, missing = missing, [name for name in missing if name.startswith(of_base)]
+        unused = [name for name in unused if name.startswith(of_base)]
+        if not missing and not source.is_adapter:  # an adapter brings its head
+            new = f"its head as a reward model is new, drawn by the seed: {name_some(head)}"
+            _tell(f"{source.path}: a language model; {new}")
+    place = f"of its base {source.weights}, " if source.is_adapter else ""
+    if missing:
+        lacks = (
+            f"{place}{len(missing)} of {len(model.state_dict())} tensors are in none of its files: {name_some(missing)}"
+        )
+        raise source.refuse(f"{lacks}; they would be random numbers, so save or copy the model again")
+    if unused:
+        _tell(f"{source.path}: {place}{len(unused)} tensors of its files are not used: {name_some(unused)}")
+    return model
+
+
+_tell = cache(partial(print, flush=True))
+"""Print a line once: the start model is loaded several times."""
+
+
+def name_some(names: list[str]) -> str:
+    """The first names, and how many more.
+
+    >>> name_some(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
 def load_adapted(kind: Any, source: ModelSource, **kwargs: Any) -> PeftModel:
     """The base of an adapter, by `kind.from_pretrained(base, **kwargs)`, with the adapter added, for inference.
 
@@ -95,7 +140,7 @@ def load_adapted(kind: Any, source: ModelSource, **kwargs: Any) -> PeftModel:
     """
     at = source.weights
     try:
-        base = kind.from_pretrained(at, **kwargs)
+        base = load_weights(kind, source, **kwargs)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")  # GPT-2: peft corrects it
             warnings.filterwarnings("ignore", message="Found missing adapter keys")  # refused below
@@ -104,8 +149,10 @@ def load_adapted(kind: Any, source: ModelSource, **kwargs: Any) -> PeftModel:
             keeps_dtype = getattr(base, "is_quantized", False)
             adapted = PeftModel.from_pretrained(base, source.path, autocast_adapter_dtype=not keeps_dtype)
         saved = load_peft_weights(source.path, device="cpu").keys()
-        if saved != get_peft_model_state_dict(adapted, save_embedding_layers=False).keys():
-            raise ValueError("the adapter has other tensors than the base needs")
+        needed = get_peft_model_state_dict(adapted, save_embedding_layers=False).keys()
+        for names, fault in ((needed - saved, "lacks"), (saved - needed, "has, and the base does not need,")):
+            if names:
+                raise ValueError(f"the adapter {fault} {len(names)} tensors: {name_some(sorted(names))}")
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, *UNREADABLE) as error:

@@ -29,7 +29,7 @@ from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.models.adapters import UNREADABLE, load_adapted
+from rlhf_exp.models.adapters import UNREADABLE, load_adapted, load_weights
 from rlhf_exp.models.patches import patch_model
 from rlhf_exp.models.scoring import Model, loading_whole
 from rlhf_exp.models.source import ModelSource, locate_start_model
@@ -211,9 +211,7 @@ def _load(kind: Any, source: ModelSource, **kwargs: Any) -> Model:
     }
     source.check_whole()
     try:
-        model = (
-            load_adapted(kind, source, **kwargs) if source.is_adapter else kind.from_pretrained(source.path, **kwargs)
-        )
+        model = (load_adapted if source.is_adapter else load_weights)(kind, source, **kwargs)
     except UNREADABLE as error:
         raise source.explain(error) from None
     except RuntimeError as error:

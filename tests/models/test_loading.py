@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, GPT2Config
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled, set_hf_deepspeed_config
 
@@ -83,6 +83,48 @@ def test_transformers_divides_no_model_that_is_loaded_whole():
     build_on_meta(compose_config(["device=cpu"]), GPT2Config(n_embd=32, n_layer=1, n_head=2))  # the preflight's memory
     del engine
     assert not is_deepspeed_zero3_enabled()
+
+
+def lose(folder, *names, more=()):
+    """Take the tensors out of the files of a model, and put others into them."""
+    Path(folder, "manifest.json").unlink(missing_ok=True)
+    for file in Path(folder).glob("*.safetensors"):
+        tensors = {name: tensor for name, tensor in load_file(file).items() if not name.endswith(names)}
+        save_file(tensors | {name: torch.ones(2) for name in more}, file, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("architecture", "lost"),
+    [
+        ("gpt2", ("h.0.attn.c_attn.bias",)),
+        ("qwen2", ("embed_tokens.weight",)),
+        ("qwen3", ("0.mlp.up_proj.weight", "model.norm.weight")),
+    ],
+)
+@pytest.mark.parametrize("shard", ["50GB", "40KB"])
+def test_a_model_whose_files_lack_tensors_is_refused_by_their_names(architecture, lost, shard, tmp_path):
+    source = resolve_model(compose(architecture), tmp_path)
+    model = load_policy(source)
+    count = len(model.state_dict())
+    model.save_pretrained(tmp_path / "model", max_shard_size=shard)
+    load_tokenizer(source).save_pretrained(tmp_path / "model")
+    lose(tmp_path / "model", *lost)
+    files = len([*(tmp_path / "model").glob("*.safetensors")])
+    assert (files > 1) == (shard == "40KB")
+    line = refusal(load_policy, locate_start_model(of_folder(tmp_path / "model")))
+    said, names = line.removeprefix(f"model.path={tmp_path / 'model'}: ").split(" tensors are in none of its files: ")
+    assert said == f"{len(lost)} of {count}" and all(name in names for name in lost)
+
+
+def test_tensors_that_a_model_does_not_have_are_told_once(tmp_path, capsys):
+    source = resolve_model(compose("qwen3"), tmp_path)
+    lose(source.path, more=[f"mtp.{i}" for i in range(5)])
+    load_policy(source)
+    load_policy(source)
+    assert (
+        capsys.readouterr().out
+        == f"{source.path}: 5 tensors of its files are not used: mtp.0, mtp.1, mtp.2 and 2 more\n"
+    )
 
 
 # Tokenizers.
@@ -185,6 +227,19 @@ def save_scorer(folder, architecture="qwen3", labels=1):
     model = AutoModelForSequenceClassification.from_pretrained(source.path, num_labels=labels)
     model.save_pretrained(folder / "model")
     load_tokenizer(source).save_pretrained(folder / "model")
+
+
+def test_a_new_head_is_told_and_a_reward_model_without_its_own_is_refused(tmp_path, capsys):
+    save_scorer(tmp_path)
+    source = resolve_model(compose("qwen3"), tmp_path)
+    load_scorer(source, seed=0)
+    head = "its head as a reward model is new, drawn by the seed: score.weight"
+    assert capsys.readouterr().out == f"{source.path}: a language model; {head}\n"
+    lose(tmp_path / "model", "score.weight")
+    line = refusal(load_reward_model, with_reward(tmp_path / "model"))
+    assert " tensors are in none of its files: score.weight;" in line
+    lose(source.path, "model.norm.weight")
+    assert " tensors are in none of its files: model.norm.weight;" in refusal(load_scorer, source, 0)
 
 
 def load_reward_model(cfg):
