@@ -27,13 +27,15 @@ TRIAL_S = 5.0
 
 class Selection(NamedTuple):
     """The rows that fit into `limit` tokens, each with what it is made of, and how many before the last of them did
-    not. `shortest`: the tokens that the shortest row needs. `repeated`: how many have the prompt of another row."""
+    not. `shortest`: the tokens that the shortest row needs. `repeated`: how many have the prompt of another row. `way`:
+    what lets more rows fit."""
 
     written: list[tuple[Item, Row]]
     over_long: int = 0
     limit: int = NO_LIMIT
     shortest: float = 0
     repeated: int = 0
+    way: str = ""
 
     @property
     def rows(self) -> list[Row]:
@@ -58,8 +60,8 @@ def require_rows(cfg: "Config", wanted: list[tuple[Selection, str, str, int | No
         if (have := len(taken.written)) < (number or 1):
             fit = f" of at most {taken.limit} tokens" if taken.over_long else ""
             line = f"{key}={show(number)}: {name_source(cfg.task)} has {have} rows{fit} in its {split} split"
-            long = f"{taken.over_long} are longer, the shortest needs {taken.shortest}: lower max_tokens"
-            problems.append(f"{line}; {long}, or take a longer context" if taken.over_long else line)
+            long = f"{taken.over_long} are longer, the shortest needs {taken.shortest}: {taken.way}"
+            problems.append(f"{line}; {long}" if taken.over_long else line)
     if problems:
         raise ConfigError(problems)
 
@@ -76,9 +78,10 @@ def write_notes(source: Source, sides: dict[str, Selection]) -> list[str]:
             read += f"; {name}: {list_counts(counts)}".replace("_", " ")
     read += f"; splits: {list_counts({name: len(items) for name, items in source.splits.items()})}"
     taken = list_counts({f"of {split}": len(side.written) for split, side in sides.items()})
-    long = list_counts({f"of {split}": side.over_long for split, side in sides.items()})
-    limit = next(iter(sides.values())).limit
-    left_out = f"; longer than {limit:,} tokens and left out: {long}" if limit < NO_LIMIT else ""
+    left_out = ""
+    for limit in dict.fromkeys(side.limit for side in sides.values() if side.limit < NO_LIMIT):
+        long = list_counts({f"of {split}": side.over_long for split, side in sides.items() if side.limit == limit})
+        left_out += f"; longer than {limit:,} tokens and left out: {long}"
     return [read, f"rows: {taken}{left_out}"]
 
 
