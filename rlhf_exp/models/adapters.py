@@ -29,8 +29,11 @@ from rlhf_exp.models.scoring import Model
 from rlhf_exp.models.source import OTHER_BASE, ModelSource
 from rlhf_exp.runs.folder import write_json
 
-UNREADABLE = (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError, SafetensorError)
-"""Errors of from_pretrained for a folder or hub id that it cannot read, or a config.json with values of other types."""
+UNREADABLE = (
+    *(OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError, SafetensorError, ImportError),
+)
+"""Errors of from_pretrained for a folder or hub id that it cannot read, and for a config.json with values of other types
+or that asks for a package that is missing."""
 
 MOST, SHOWN = 200, 3  # the most characters of a library's error in a message, and names of tensors
 

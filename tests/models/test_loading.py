@@ -185,6 +185,26 @@ def test_a_hub_that_cannot_be_reached_names_the_local_way(monkeypatch):
         assert refusal(load, given).startswith(line)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"_attn_implementation": "kernels-community/flash-attn2"},
+            "its config.json asks for attention by the code of ",
+        ),
+        ({"_attn_implementation": "nonsense"}, "cannot be loaded (Specified `attn_implementation"),
+        ({"dtype": "float99"}, "cannot be loaded (module 'torch' has no attribute 'float99')"),
+    ],
+)
+def test_a_config_that_asks_for_what_is_not_there_is_one_line(change, said, tmp_path):
+    source = resolve_model(compose("gpt2"), tmp_path)
+    Path(source.path, "manifest.json").unlink()
+    file = Path(source.path, "config.json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    line = refusal(load_policy, locate_start_model(of_folder(source.path)))
+    assert line.startswith(f"model.path={source.path}: {said}")
+
+
 # Thinking.
 
 

@@ -10,6 +10,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_trace_tokenizer
 from rlhf_exp.tasks import Task, as_completion, wants_chat
 from rlhf_exp.tasks.prompts import check_budget, check_context, check_rows, check_vocabulary
+from rlhf_exp.tasks.tokens import render
 from tests.tasks.building import refuse
 
 PLAIN, CHAT = (SimpleNamespace(chat_template=template) for template in (None, "{{ messages }}"))
@@ -59,6 +60,14 @@ def test_prompts_with_special_tokens_that_no_model_has_learned_from_are_refused(
     else:
         with pytest.raises(ConfigError, match=f"^task=file: {why}"):
             check_vocabulary(tokenizer, task)
+
+
+@pytest.mark.parametrize("expression", ["range(1000000000)", "raise_exception('no')", "[1 // 0]", "messages.nope.nope"])
+def test_a_chat_template_that_fails_is_one_line(expression):
+    tokenizer = build_trace_tokenizer()
+    tokenizer.chat_template = f"{{% for i in {expression} %}}{{{{ i }}}}{{% endfor %}}"
+    line = refuse(render, tokenizer, [[{"role": "user", "content": "8 7"}]])
+    assert line.startswith("the model's chat template refuses messages of user (") and len(line) < 300
 
 
 def test_rows_with_a_token_that_the_model_has_no_embedding_for_are_refused():
