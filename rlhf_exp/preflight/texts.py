@@ -122,10 +122,13 @@ def check_end_of_text(experiment: Experiment, completions: Sequence[Completion])
     if own is None or own >= size:
         said = f"the tokenizer's end token is {own}, and the model has tokens 0 to {size - 1}"
         return Check("end_of_text", "failed", said, figures)
-    said = (
-        f"{sum(ended)} of {len(ended)} completions of the start model end within max_tokens={budget}, and the longest"
-    )
-    said += f" prompt leaves room for {experiment.folder.record['context_room']}; end tokens {figures['end_tokens']}"
+    cut = len(ended) - sum(ended)
+    said = f"completions of the start model can end: {sum(ended)} of {len(ended)} do within max_tokens={budget}"
+    said += f", and {cut} ({cut / len(ended):.0%}) are cut off there" if cut else ""
+    if not any(ended):
+        said = f"none of {len(ended)} completions of the start model ends within max_tokens={budget}"
+    said += f"; the longest prompt leaves room for {experiment.folder.record['context_room']}"
+    said += f"; end tokens {figures['end_tokens']}"
     return Check("end_of_text", "passed" if any(ended) else "warned", said, figures, [f"max_tokens={2 * budget}"])
 
 
