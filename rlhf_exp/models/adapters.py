@@ -32,8 +32,8 @@ from rlhf_exp.runs.folder import write_json
 UNREADABLE = (
     *(OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError, SafetensorError, ImportError),
 )
-"""Errors of from_pretrained for a folder or hub id that it cannot read, and for a config.json with values of other types
-or that asks for a package that is missing."""
+"""Errors of from_pretrained for a folder or hub id that it cannot read, and for a config.json with values of other
+types, or that asks for a package that is missing."""
 
 MOST, SHOWN = 200, 3  # the most characters of a library's error in a message, and names of tensors
 

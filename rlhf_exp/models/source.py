@@ -104,9 +104,9 @@ class ModelSource:
         except Exception as error:  # a damaged file leads to errors of many types
             raise self.explain(error) from None
         asked = str(config.get_text_config()._attn_implementation or config._attn_implementation)
-        if "/" in asked and self.attn_implementation is None and not self.trust_remote_code:
+        if "/" in asked and not self.trust_remote_code:
             why = f"its config.json asks for attention by the code of {asked} from the hub, which would be run here"
-            raise self.refuse(f"{why}; set model.attn_implementation=sdpa, or model.trust_remote_code=true")
+            raise self.refuse(f"{why}; take _attn_implementation out of it, or set model.trust_remote_code=true")
         return config
 
     @cached_property
