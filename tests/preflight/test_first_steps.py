@@ -82,7 +82,6 @@ def test_all_checks_pass_on_every_algorithm(tmp_path, algo, overrides):
     [
         ("dpo", 12, 32, {"held": 32, "left_out": 0, "idle": 32}),
         ("dpo", 12, 8, {"held": 32, "left_out": 0, "idle": 8}),
-        ("dpo", 7, 32, None),  # every prompt has 7 tokens
         ("kto", 12, 32, {"held": 64, "left_out": 0, "idle": 64}),
         ("kto", 12, 8, {"held": 64, "left_out": 0, "idle": 16}),
         ("reward_model", "null", 8, {"held": 32, "left_out": 0, "idle": 8}),

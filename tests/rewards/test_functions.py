@@ -55,7 +55,7 @@ def test_a_function_of_the_users_stands_beside_the_packages_rewards(write):
     "name", ["kl", "reward", "completions/mean_length", "rewards/short/mean", "outcome", "probe/kl"]
 )
 def test_what_it_logs_is_below_its_own_name_whatever_the_trainer_logs(write, name):
-    source = "def short(completions, log_metric, log_extra, **_):\n"
+    source = "def short(completions, log_metric=None, log_extra=None, **_):\n"
     source += (
         f"    log_metric({name!r}, 3.0)\n    log_extra({name!r}, completions)\n    return [0.0] * len(completions)\n"
     )
