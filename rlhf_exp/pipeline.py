@@ -9,6 +9,7 @@ import shlex
 import time
 import traceback
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
 from rlhf_exp.diagnose import diagnose_run
 from rlhf_exp.diagnose.signals import Signals
+from rlhf_exp.dry_run.load import build_on_meta
 from rlhf_exp.errors import FAILED, ConfigError, NonFiniteLoss, Stop, name_error, printable, read_message, say
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator
 from rlhf_exp.experiment import Experiment
@@ -164,9 +166,11 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> Experiment
     task has no rows to learn from, they are first sampled from the start model."""
     with folder.phase("load"):
         model = resolve_model(cfg, folder.path)
+        if cfg.peft.lora is not None:
+            build_on_meta(cfg, deepcopy(model.config))
         tokenizer = load_tokenizer(model)
         task = load_task(cfg, tokenizer)
-        check_vocabulary(tokenizer, task)
+        check_vocabulary(tokenizer, task, model.config.get_text_config().vocab_size)
         folder.record["context_room"] = check_context(cfg, tokenizer, task)
         check_rows(cfg, task)
     if cfg.learns_from_samples:

@@ -75,7 +75,7 @@ def count_weights(folder: Path) -> int | None:
     """
     tensors: list[dict[str, Any]] = []
     try:  # by hand, since the package safetensors imports numpy
-        for file in folder.glob("model*.safetensors"):
+        for file in filter(Path.is_file, folder.glob("model*.safetensors")):  # opening a pipe would wait
             with open(file, "rb") as weights:
                 length = int.from_bytes(weights.read(8), "little")
                 header = json.loads(weights.read(min(length, MOST_HEADER)))

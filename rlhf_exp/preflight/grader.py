@@ -202,8 +202,9 @@ def adversarial_floor(bench: Bench) -> Check:
 
 
 def gameability_gap(bench: Bench) -> Check:
-    """What the best text without work earns beyond the start model: chosen on every second row, measured on the
-    others."""
+    """What the best text without work earns beyond the start model: chosen on every second row, measured on the others.
+    A start model that is cut off earns less than a lucky guess: where right answers are known, the text is a goal for
+    training only if it earns at least half of what they do, both beyond the start model."""
     earned = {what: bench.reward(texts) for what, texts in bench.attacks.items()}
     best = max(earned, key=lambda what: fmean(earned[what][::2]))
     start = {row: fmean(values) for row, values in bench.rewards.items() if row % 2 and row < len(earned[best])}
@@ -212,7 +213,14 @@ def gameability_gap(bench: Bench) -> Check:
     gap = mean_interval([earned[best][row] - value for row, value in start.items()])
     said = f"the best text without work, {best!r}, earns {number('+.3g')(gap)} beyond the start model's"
     said += f" {fmean(start.values()):.3g}"
-    return _warn("gameability_gap", _is_above(gap, 0), said, {"gap": gap, "text": best}, _reward_outcome(bench))
+    is_goal, right = _is_above(gap, 0), bench.reward(bench.texts.get(RIGHT, []))
+    if right:
+        said += f"; right answers earn {fmean(right):.3g}"
+        is_goal &= gap["value"] >= ENOUGH * (fmean(right) - fmean(start.values()))
+    elif is_goal:
+        said += ": this is what the reward says, and training goes there"
+        is_goal = not {name for name, weight in bench.experiment.cfg.reward.weights.items() if weight} <= {"brevity"}
+    return _warn("gameability_gap", is_goal, said, {"gap": gap, "text": best}, _reward_outcome(bench))
 
 
 def reward_follows_outcome(bench: Bench) -> Check:
@@ -230,9 +238,11 @@ def reward_follows_outcome(bench: Bench) -> Check:
 
 def headroom(bench: Bench) -> Check:
     """What the start model's accuracy leaves to gain."""
-    left = share_interval([1 - fmean(row) for row in bench.right], max(map(len, bench.right)))
-    said = f"the start model is wrong on {percent(left)}"
-    return _warn("headroom", (left["high"] or 0) < SMALL, said, {"headroom": left})
+    left, n = share_interval([1 - fmean(row) for row in bench.right], max(map(len, bench.right))), len(bench.right)
+    said = f"the start model is wrong on {percent(left)} of {n} rows"
+    if not left["value"]:
+        said = f"the start model is right on all of {n} rows; more eval.rows, or harder rows, would show what is left"
+    return _warn("headroom", not left["value"] or (left["high"] or 0) < SMALL, said, {"headroom": left})
 
 
 def variance(bench: Bench) -> Check:
@@ -255,13 +265,16 @@ def training_signal(bench: Bench) -> Check:
     if size < 2:
         return Check("training_signal", "skipped", f"algo={cfg.algo.name} compares no completions of a prompt")
     share, is_bound = expect_signal([sum(row) for row in right], [len(row) for row in right], size)
-    never = not any(map(any, right))
+    never, always = not any(map(any, right)), all(map(all, right))
     said = f"{'at most ' * is_bound}{percent(share)} of groups of {size} will hold right and wrong completions"
     remedy = [f"algo.args.num_generations={2 * size}"]
     if never:
         remedy = [*(ways := _teach_first(bench))]
         said = f"the start model is right on none of {sum(map(len, right))} completions; {said}{_tell_ways(ways)}"
-    is_low = never or (share["high"] or 0) < ENOUGH
+    if always:
+        remedy, which = [], f"the start model is right on all {sum(map(len, right))} completions"
+        said = f"{which}, so that {percent(share)} of groups of {size} will hold a wrong one too; use harder rows"
+    is_low = never or always or (share["high"] or 0) < ENOUGH
     return _warn("training_signal", is_low, said, {"share": share, "G": size}, remedy)
 
 

@@ -78,9 +78,10 @@ def write_notes(source: Source, sides: dict[str, Selection]) -> list[str]:
             read += f"; {name}: {list_counts(counts)}".replace("_", " ")
     read += f"; splits: {list_counts({name: len(items) for name, items in source.splits.items()})}"
     taken = list_counts({f"of {split}": len(side.written) for split, side in sides.items()})
-    long = list_counts({f"of {split}": side.over_long for split, side in sides.items()})
-    limit = next(iter(sides.values())).limit
-    left_out = f"; longer than {limit:,} tokens and left out: {long}" if limit < NO_LIMIT else ""
+    left_out = ""
+    for limit in dict.fromkeys(side.limit for side in sides.values() if side.limit < NO_LIMIT):
+        long = list_counts({f"of {split}": side.over_long for split, side in sides.items() if side.limit == limit})
+        left_out += f"; longer than {limit:,} tokens and left out: {long}"
     return [read, f"rows: {taken}{left_out}"]
 
 

@@ -148,28 +148,38 @@ class Loader:
         if self.source is None:
             items = self.task.draw(self.cfg.task, form, split, n, seed, distinct, fewer)
             traces = "held-out traces " if form.answers and distinct else ""
-            return Selection(self.write(items, form, f"{traces}{seed}"))
+            return self.fit(items, form, None, room, f"{traces}{seed}", self.most(split))
         items = [item for item in self.source.splits[split] if form.answers or item.id not in self.source.repeated]
         if self.cfg.task.shuffles_fitting:
-            taken = self.fit(items, form, None, room, seed)
+            taken = self.fit(items, form, None, room, seed, self.most(split))
             Random(seed).shuffle(taken.written)
             return taken._replace(written=taken.written[:n])
         Random(seed).shuffle(items)
         found = len(items)
         if distinct or not form.answers:
             items = list({str(self.write_prompt(item)): item for item in reversed(items)}.values())[::-1]
-        return self.fit(items, form, n, room, seed)._replace(repeated=found - len(items))
+        return self.fit(items, form, n, room, seed, self.most(split))._replace(repeated=found - len(items))
 
-    def fit(self, items: list[Item], form: Form, n: int | None, room: int, seed: Any) -> Selection:
-        """The first `n` of the items (None: all) that fit the model's context, or task.max_length. Only as many as
-        needed are tokenized."""
+    def most(self, split: str) -> int | None:
+        """The tokens above which RewardTrainer would leave a pair to train on out; other trainers cut it."""
+        return self.cfg.algo.args.get("max_length") if split == "train" and self.cfg.algo.row.scores else None
+
+    def fit(
+        self, items: list[Item], form: Form, n: int | None, room: int, seed: Any, most: int | None = None
+    ) -> Selection:
+        """The first `n` of the items (None: all) that fit the model's context, task.max_length and `most`. Only as many
+        as needed are tokenized."""
         written, taken, looked_at, shortest = self.write(items, form, seed), list[tuple[Item, Row]](), 0, math.inf
-        if self.cfg.task.draws_rows:  # which are all of about the same length
+        if self.cfg.task.draws_rows and most is None:  # which are all of about the same length
             return Selection(written[:n])
         from rlhf_exp.tasks.tokens import measure
 
         context = self.tokenizer.model_max_length
         limit = min(getattr(self.cfg.task, "max_length", None) or context, context)
+        ways = ["raise task.max_length" if limit < context else "take a model with a longer context"]
+        ways += ["lower max_tokens"] * (room > 0)
+        if most is not None and most < limit:
+            limit, ways = most, ["raise algo.args.max_length"]
         while looked_at < len(written) and (n is None or len(taken) < n):
             batch = written[looked_at : looked_at + (BATCH if n is None else min(BATCH, n - len(taken)))]
             answers = [tuple(row[key] for key in form.answers) for _, row in batch]
@@ -180,8 +190,6 @@ class Loader:
                 if needed <= limit:
                     taken.append(pair)
             looked_at += len(batch)
-        ways = ["raise task.max_length" if limit < context else "take a model with a longer context"]
-        ways += ["lower max_tokens"] * (room > 0)
         return Selection(taken, looked_at - len(taken), limit, shortest, ", or ".join(ways))
 
     def write_prompt(self, item: Item) -> Text:

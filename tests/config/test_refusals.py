@@ -17,6 +17,7 @@ task.low=40 task.high=30 output_dir=/dev/null/x  ->  task.low *, output_dir miss
 'task.path=${nope}'  ->  task.path conflict
 algo=sft loss_type=dapo  ->  loss_type conflict
 +reward.weights.outcom=1  ->  reward.weights.outcom conflict
++reward.functions.prompt=a.py:f +reward.weights.prompt=1  ->  reward.functions.prompt conflict
 task.source=file  ->  task.source *
 task.source=file task.path=nope.jsonl  ->  task.path missing
 task=hh_rlhf  ->  algo conflict

@@ -170,12 +170,24 @@ def test_a_chat_prompt_is_shown_as_the_model_reads_it(show, tmp_path):
     assert "  | <|user|>\n  | Using the numbers [" in text and "...\n  | <|assistant|>\n" in text
 
 
-@pytest.mark.parametrize("targets", [".*nope", "[model.layers.99.self_attn.q_proj]"])
-def test_an_adapter_that_fits_no_module_is_refused(show, targets):
-    wrong = f"peft.lora.target_modules={targets}"
+@pytest.mark.parametrize(
+    ("targets", "why"),
+    [
+        (".*nope", "fits no module of model=tiny"),
+        ("[model.layers.99.self_attn.q_proj]", "fits no module of model=tiny"),
+        ("[q_proj,v_porj]", "Qwen3ForCausalLM has no module v_porj; did you mean v_proj?"),
+        ("[lm_head,q_proj]", "the adapter of the head, lm_head, would not be trained"),
+        (".*(q_proj|lm_head)", "the adapter of the head, lm_head, would not be trained"),
+        ("[norm]", "cannot have adapters (Target module Qwen3RMSNorm"),
+        (".*(", "cannot have adapters (missing ), unterminated subpattern"),
+    ],
+)
+def test_an_adapter_that_no_module_can_have_is_refused(show, targets, why):
+    typed = f"'{targets}'" if "(" in targets else targets
     with pytest.raises(ConfigError) as refused:
-        show("dry_run=true", "peft=lora", wrong)
-    assert [problem.startswith(wrong) for problem in refused.value.problems] == [True]
+        show("dry_run=true", "peft=lora", f"peft.lora.target_modules={typed}")
+    [line] = refused.value.problems
+    assert line.startswith(f"peft.lora.target_modules={targets.replace(',', ', ')}: {why}") and len(line) < 400
 
 
 def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_continues(show, monkeypatch):

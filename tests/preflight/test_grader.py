@@ -33,6 +33,9 @@ def forgetful(completion, row):
 def constant(completion, row):
     return right(completion, row) or completion.strip() == "1"
 
+def lucky(completion, row):
+    return right(completion, row) or completion.strip() == "1" and int(row["answer"]) % 3 == 0
+
 def free(completions, **columns):
     return [float("+" not in text) for text in completions]
 
@@ -122,9 +125,27 @@ def test_a_constant_that_gets_full_marks_is_a_warning(experiment):
 
 
 def test_a_reward_that_a_text_without_work_earns_is_a_gap(experiment):
-    mine = experiment("right", f"+reward.functions.free={experiment.file}:free", "+reward.weights.free=0.5")
+    mine = experiment("right", f"+reward.functions.free={experiment.file}:free", "+reward.weights.free=2")
     found = check(mine)["gameability_gap"]
-    assert found.status == "warned" and found.figures["gap"]["low"] == 0.25
+    assert found.status == "warned" and found.figures["gap"]["low"] == 1.75
+
+
+def test_a_lucky_text_that_earns_far_less_than_right_answers_is_no_gap(experiment):
+    """ "1" is right on a third of the rows, and the start model knows none."""
+    mine = experiment("lucky")
+    found = check(mine, complete(mine, right=lambda row, place: False))["gameability_gap"]
+    assert found.status == "passed" and found.figures["gap"]["low"] > 0, found
+    assert "; right answers earn " in found.evidence
+
+
+@pytest.mark.parametrize(("others", "status"), [([], "passed"), (["free"], "warned")])
+def test_without_right_answers_a_gap_is_what_the_reward_says(experiment, others, status):
+    own = [f"+reward.functions.{name}={experiment.file}:{name}" for name in others]
+    own += [f"+reward.weights.{name}=1" for name in others]
+    mine = load("task=brevity", "task@task.of=countdown", "eval.rows=12", *own)
+    done = [Completion(i, 0, "sampled", [1], False, 0.0, None, None, "7 8 9", {}, {}, -1.0) for i in range(12)]
+    found = check(mine, done)["gameability_gap"]
+    assert found.status == status and found.evidence.endswith(": this is what the reward says, and training goes there")
 
 
 def test_a_reward_that_does_not_follow_right_answers_is_a_warning(experiment):
@@ -194,7 +215,13 @@ def test_no_figure_of_a_spread_is_below_0(experiment):
 
 def test_a_start_model_that_is_always_right_leaves_nothing_to_gain(experiment):
     mine = experiment()
-    assert "headroom" in sick(check(mine, complete(mine, right=lambda row, place: True)))
+    found = check(mine, complete(mine, right=lambda row, place: True))
+    assert {"headroom", "training_signal"} <= sick(found)
+    few = replace(mine, task=replace(mine.task, eval=mine.task.eval[:3]))  # whose interval says little
+    found = check(few, complete(few, right=lambda row, place: True, k=1))
+    assert {"headroom", "training_signal"} <= sick(found)
+    assert found["headroom"].evidence.startswith("the start model is right on all of 3 rows")
+    assert found["training_signal"].evidence.startswith("the start model is right on all 3 completions, so that ")
 
 
 def test_without_a_grader_or_a_measurement_checks_say_why_they_are_skipped():

@@ -51,6 +51,19 @@ def test_a_function_of_the_users_stands_beside_the_packages_rewards(write):
     assert score_completions([reward], ROWS, ["a", "bb"], [[1], [1, 2]]) == [{"short": -1.0}, {"short": -2.0}]
 
 
+@pytest.mark.parametrize(
+    "name", ["kl", "reward", "completions/mean_length", "rewards/short/mean", "outcome", "probe/kl"]
+)
+def test_what_it_logs_is_below_its_own_name_whatever_the_trainer_logs(write, name):
+    source = "def short(completions, log_metric=None, log_extra=None, **_):\n"
+    source += (
+        f"    log_metric({name!r}, 3.0)\n    log_extra({name!r}, completions)\n    return [0.0] * len(completions)\n"
+    )
+    logged, table = {}, {}
+    build(write(source))(**CALL, trainer_state=None, log_metric=logged.__setitem__, log_extra=table.__setitem__)
+    assert (logged, table) == ({f"logged/short/{name}": 3.0}, {f"logged/short/{name}": ["a", "bb"]})
+
+
 def test_it_gets_messages_for_chat_prompts_in_the_evaluation_too(write):
     reward = build(write("def short(completions, **_):\n    return [len(c[0]['content']) for c in completions]"))
     rows = [{**row, "prompt": [{"role": "user", "content": "p"}]} for row in ROWS]

@@ -23,6 +23,9 @@ BY_SIZE = ("learning_rate", "per_device_train_batch_size", "gradient_accumulatio
 """Arguments whose defaults depend on the model's size."""
 
 _PROJECT = re.compile(r"(?=.*\S)[^/\\#?%:]{1,128}")
+COLUMNS = ("step", "prompt", "completion", "advantage")
+"""Of the table that TRL writes with log_completions, beside a column for each reward."""
+
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}", re.ASCII)
 
 
@@ -71,6 +74,9 @@ def check_reward(cfg: Config) -> Iterator[str]:
         key = f"reward.functions.{name}"
         if name in REWARDS:
             yield Problem(key, "conflict", where, f"{name} is a reward of the package; take another name")
+        elif name in COLUMNS:
+            why = f"{name} is a column of TRL's table of completions, which it would overwrite; take another name"
+            yield Problem(key, "conflict", where, why)
         elif name not in rewards:
             yield Problem(key, "conflict", where, f"has no weight; add +reward.weights.{name}=1.0")
         else:
