@@ -88,7 +88,12 @@ def _end(cfg: Config, folder: RunFolder, signals: StopSignals, error: BaseExcept
         signals.are_ignored = processes.count() > 1  # torchrun now ends all ranks
         folder.finish("failed", cause or f"{type(error).__name__}: {read_message(error)}")
         _report_what_there_is(folder)
-        if isinstance(error, NonFiniteLoss):
+        if isinstance(error, NonFiniteLoss) and "train" not in folder.record["seconds"]:
+            name = cfg.model.path or cfg.model.name
+            print(
+                f"\nNothing was trained yet: it is the weights of {name}, or model.dtype={cfg.model.dtype}", flush=True
+            )
+        elif isinstance(error, NonFiniteLoss):
             lower = [Signals([], {}, asdict(cfg), None, []).lower_rate(4)]
             lower += ["model.init=null"] * (cfg.model.init is not None)
             print(f"\n{describe_restart(folder.path, lower)}", flush=True)

@@ -25,6 +25,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_utils import SaveStrategy
 
 from rlhf_exp import processes
+from rlhf_exp.models.generation import CACHE_NAMES
 from rlhf_exp.runs.checkpoints import WORK
 
 
@@ -136,7 +137,7 @@ class ComputeMeter(TrainerCallback):
 
     def _count_policy(self, kwargs: dict[str, Any]) -> None:
         ids, mask = kwargs["input_ids"], kwargs.get("attention_mask")
-        cache = kwargs.get("past_key_values")
+        cache = next((kwargs[name] for name in CACHE_NAMES if kwargs.get(name) is not None), None)
         if cache is not None:
             self._add("decode_passes", len(ids))
             self._add("completions", len(ids) if cache.get_seq_length() == 0 else 0)

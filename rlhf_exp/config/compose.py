@@ -7,6 +7,7 @@ schema.py declares the keys; trl_arguments.py knows TRL's arguments, under `algo
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.checks import build, check_types
 from rlhf_exp.config.defaults import DEFAULTS, choose_rate, read_settings
 from rlhf_exp.config.device import count_passes, count_rows
-from rlhf_exp.config.reading import check_overrides, open_hydra
+from rlhf_exp.config.reading import IS_HYDRA_1_3, REPLACING, check_overrides, open_hydra
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.algorithm import find_other_losses
 from rlhf_exp.config.rules.experiment import is_folder_name
@@ -80,17 +81,19 @@ def register_resolvers() -> None:
         "shipped": lambda file: file if Path(file).is_file() else str(ROOT / file),
         "attention": device.choose_attention,
     }
+    register: Any = OmegaConf.register_new_resolver if IS_HYDRA_1_3 else OmegaConf.register_resolver
     for name, resolve in resolvers.items():
-        OmegaConf.register_new_resolver(f"rlhf_exp.{name}", resolve, replace=True)
+        register(f"rlhf_exp.{name}", resolve, replace=True)
     # The config `learning_rates`, and a loss_type for each algorithm that has no files in conf/loss_type.
     rates = {name: f"${{rlhf_exp.rate:{name}}}" for name in (*ALGORITHMS, *CRITIC_RATES)}
-    ConfigStore.instance().store("learning_rates", rates, package="model.learning_rate")
+    store = partial(ConfigStore.instance().store, **REPLACING)
+    store("learning_rates", rates, package="model.learning_rate")
     engine = "ddp" if processes.count() > 1 else "none"
-    ConfigStore.instance().store("auto", {"defaults": [engine]}, group="scale")
+    store("auto", {"defaults": [engine]}, group="scale")
     for name, row in ALGORITHMS.items():
         if row.loss is not None or not row.losses:
             loss = {"loss_type": row.loss} if row.loss else {}
-            ConfigStore.instance().store(name, loss, group="loss_type", package="algo.args")
+            store(name, loss, group="loss_type", package="algo.args")
 
 
 def parse(cfg: DictConfig, settings: DictConfig, further: Sequence[Check] = (), absent: Collection[str] = ()) -> Config:

@@ -15,7 +15,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from hydra import __version__ as HYDRA
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
@@ -35,6 +37,10 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import name_key
 from rlhf_exp.errors import explain_secret, is_secret
 
+IS_HYDRA_1_3 = HYDRA.startswith("1.3.")
+"""Hydra 1.4 and the OmegaConf 2.4 that it needs warn about what 1.3 asks for."""
+REPLACING: dict[str, Any] = {} if IS_HYDRA_1_3 else {"replace": True}
+"""How an entry of Hydra's ConfigStore is replaced."""
 _NAMED = re.compile(r"[{,]\s*['\"]?([\w.-]+)['\"]?\s*:")  # the names inside {name: value}
 _EMPTY = re.compile(r"([\w.]+)=\{\s*\}")
 _DIGITS = sys.get_int_max_str_digits() or 4300
@@ -70,7 +76,8 @@ def open_hydra(config_dir: str | None = None, conf: str | None = None) -> Iterat
     """Hydra with the configs in `conf`, by default the shipped ones, and before them those in `config_dir`."""
     Plugins.instance().register(CheckedFiles)
     before = get_gh_backup()
-    setbase("1.3")
+    if IS_HYDRA_1_3:
+        setbase("1.3")
     search_path = create_config_search_path(f"checked://{Path(conf or ROOT / 'conf').absolute()}")
     if config_dir is not None:  # with the provider and at the place that Hydra's command line gives it
         anchor = SearchPathQuery(provider="schema")

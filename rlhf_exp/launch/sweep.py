@@ -27,7 +27,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from rlhf_exp import processes
 from rlhf_exp.commands import hide_bars
 from rlhf_exp.config.hub import prepare_hub
-from rlhf_exp.config.reading import set_text
+from rlhf_exp.config.reading import REPLACING, set_text
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError, say
 from rlhf_exp.launch.job import check_job, connect, run_job
@@ -52,7 +52,7 @@ def register_plugins() -> None:
         group, _, option = place.rpartition("/")
         if f"{option}.yaml" in store.list(group):
             target = {"_target_": f"hydra_plugins.rlhf_exp_sweeps.{name}"}
-            store.store(option, OmegaConf.merge(store.load(f"{place}.yaml").node, target), group)
+            store.store(option, OmegaConf.merge(store.load(f"{place}.yaml").node, target), group, **REPLACING)
 
 
 def prepare_sweep(config: DictConfig, loader: ConfigLoader) -> tuple[Jobs, dict[str, Config]]:

@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -48,8 +48,11 @@ def write_text(path: Path, text: str, any_rank: bool = False) -> None:
     try:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(path)  # a full disk names none
         raise
 
 
@@ -124,6 +127,7 @@ class RunFolder:
         self.record = record
         self.before = before or {}  # the record of the run that is resumed
         self._announced: set[str] = set()
+        self._phase: tuple[str, float, float] | None = None  # the running one, its seconds before, and when it began
 
     @classmethod
     def create(cls, path: Path, facts: dict[str, Any]) -> "RunFolder":
@@ -153,7 +157,11 @@ class RunFolder:
         return folder
 
     def save(self) -> None:
-        """Write `run.json`, with the peak memory up to now."""
+        """Write `run.json`, with the peak memory and the seconds of the running phase up to now: all that is left of a
+        start that is killed."""
+        if self._phase is not None:
+            name, before, began = self._phase
+            self.record["seconds"][name] = round(before + time.perf_counter() - began, 3)
         self.record["peak_memory_mb"] = max(self.record["peak_memory_mb"], peak_memory_mb())
         write_json(self.path / "run.json", self.record)
 
@@ -164,15 +172,17 @@ class RunFolder:
         if announced and name not in self._announced:
             print(f"[{name}] {STAGES[name]}", flush=True)
             self._announced.add(name)
-        start = time.perf_counter()
+        self._phase = name, self.record["seconds"].get(name, 0.0), time.perf_counter()
         reset_peak_memory()
         try:
             yield
         finally:
-            seconds, memory = self.record["seconds"], self.record["phase_memory_mb"]
-            seconds[name] = round(seconds.get(name, 0.0) + time.perf_counter() - start, 3)
+            memory = self.record["phase_memory_mb"]
             memory[name] = max(memory.get(name, 0.0), peak_memory_mb())
-            self.save()
+            try:
+                self.save()
+            finally:
+                self._phase = None
 
     def finish(self, status: str, error: str | None = None) -> None:
         """Close the record: status is finished, failed, stopped or refused. A full disk here hides no other error."""

@@ -5,11 +5,15 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from transformers import DynamicCache, TrainerCallback
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.callbacks.compute import ComputeMeter, measure_memory
 from rlhf_exp.callbacks.metrics import MetricsWriter
+from rlhf_exp.models.generation import CACHE, CACHE_NAMES
 from rlhf_exp.runs.checkpoints import WORK
+from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.train import KeepRecord
 from tests.building import QUIET, ROLLOUTS_OF_8, build
 
 SMALL = [*QUIET, "max_tokens=8", "algo.args.logging_steps=1"]
@@ -70,6 +74,21 @@ def test_an_adapter_changes_no_count_however_it_samples(tmp_path, generation):
     assert counts[0] == counts[1] and counts[0]["completions"] == 8 and counts[0]["decode_passes"] > 8
 
 
+@pytest.mark.parametrize("name", CACHE_NAMES)
+def test_decoding_counts_whichever_name_transformers_gives_the_cache(tmp_path, name):
+    meter, trainer = train(tmp_path, *GRPO, "algo.args.max_steps=1")
+    before, cache = dict(meter.counts), DynamicCache(config=trainer.model.config)
+    for tokens in (torch.tensor([[5, 6], [7, 8]]), torch.tensor([[9], [9]])):  # two prompts, and a token of each
+        meter.on_step_begin()
+        with torch.no_grad():
+            trainer.model(tokens, use_cache=True, **{name: cache})
+        meter.on_step_end(trainer.args, trainer.state, trainer.control)
+        if not cache.get_seq_length():  # this transformers ignores the other name
+            trainer.model(torch.tensor([[5, 6], [7, 8]]), use_cache=True, **{CACHE: cache})  # between steps
+    counted = {key: n - before[key] for key, n in without_time(meter.counts).items() if n != before[key]}
+    assert counted == {"decode_passes": 4, "completions": 2}
+
+
 def test_accumulation_changes_no_count_and_a_second_epoch_trains_on_the_same_tokens_again(tmp_path):
     whole, _ = train(tmp_path / "a", *GRPO, "algo.args.max_steps=1", "algo.args.beta=0")
     parts, _ = train(
@@ -128,6 +147,26 @@ def test_a_resumed_run_continues_to_count_from_a_checkpoint_of_an_earlier_versio
         "prompt_tokens": whole["prompt_tokens"] + sampled,
         "completion_tokens": whole["completion_tokens"] - sampled,
     }
+
+
+def test_run_json_always_says_how_far_training_has_come(tmp_path):
+    class Look(TrainerCallback):
+        def on_step_begin(self, args, state, control, **kwargs):
+            record = json.loads((tmp_path / "run.json").read_text())
+            seen.append((record["steps"], record["prompt_tokens"], record["seconds"]["train"] > 0))
+
+    seen, folder = [], RunFolder.create(tmp_path, {})
+    saved = ["algo.args.save_strategy=steps", "algo.args.save_steps=1", "algo.args.max_steps=3"]
+    trainer = build(tmp_path, "reward=outcome", *SMALL, *GRPO, *saved, "algo.args.logging_steps=2", rows=PROMPTS,
+                    reward=random_reward)  # fmt: skip
+    meter = ComputeMeter()
+    for callback in (KeepRecord(folder, meter), Look()):
+        trainer.add_callback(callback)
+    meter.watch(trainer)
+    with folder.phase("train"):
+        folder.save()
+        trainer.train()
+    assert [step for step, _, _ in seen] == [0, 1, 2] and seen[2][1] > seen[1][1] > 0 and seen[2][2]
 
 
 @pytest.mark.parametrize(

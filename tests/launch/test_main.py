@@ -409,3 +409,12 @@ def test_a_model_without_weights_is_refused_before_anything_loads(command, runs,
     (tmp_path / "model" / "model.safetensors").unlink()
     status, lines = command(*more, "model.path=./model", "output_dir=there")
     assert (status, runs) == (2, []) and "model.path=./model: holds no weights" in lines[0]
+
+
+def test_what_an_ascii_terminal_cannot_show_is_escaped(tmp_path):
+    leave_run(tmp_path / "caf\u00e9", algo="grpo")
+    ascii_only = os.environ | {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "rlhf_exp", "runs", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, env=ascii_only, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{tmp_path}/caf\\xe9" in done.stdout
