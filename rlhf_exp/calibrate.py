@@ -14,7 +14,7 @@ from pathlib import Path
 from rlhf_exp.commands import parse_flags, run_command
 from rlhf_exp.diagnose import count_parameters, score_run
 from rlhf_exp.diagnose.calibration import LEAST_RUNS, Calibration, save_calibration
-from rlhf_exp.errors import ConfigError, printable
+from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.runs.load import find_runs, load_run
 from rlhf_exp.runs.lock import find_latest
 
@@ -45,8 +45,8 @@ def _work(arguments: list[str]) -> None:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     calibration = Calibration(scores, [str(run.path) for run in runs], parameters=largest + 1)
     save_calibration(calibration, args.out)
-    print(printable(f"written: {args.out}, {len(runs)} runs; a healthy run is accused with a probability of at most"))
-    print(printable(f"1 in {calibration.odds}; use it with diagnose --calibration {args.out}"))
+    tell(f"written: {args.out}, {len(runs)} runs; a healthy run is accused with a probability of at most")
+    tell(f"1 in {calibration.odds}; use it with diagnose --calibration {args.out}")
 
 
 if __name__ == "__main__":

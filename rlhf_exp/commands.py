@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from rlhf_exp import __version__, processes
-from rlhf_exp.errors import FAILED, NOTE, REFUSED, ConfigError, Stop, name_error, printable, say
+from rlhf_exp.errors import FAILED, NOTE, REFUSED, ConfigError, Stop, name_error, printable, say, tell
 
 FOLDERS = ("chat", "describe", "diagnose", "report", "runs", "sample", "study", "view")
 COMMANDS = {name: f"rlhf_exp.{name}.__main__" for name in FOLDERS}
@@ -36,10 +36,10 @@ def run_command(
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if {"-h", "--help"} & set(arguments):
-        print(usage(), end="")
+        tell(usage(), end="")
         return 0
     if "--version" in arguments:
-        print(f"rlhf_exp {__version__}")
+        tell(f"rlhf_exp {__version__}")
         return 0
     if not sys.stderr.isatty():  # a log would keep every redraw; ours are lines there: progress.py
         hide_bars()

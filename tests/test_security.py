@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,22 @@ def test_the_package_reads_no_pickle_and_evaluates_no_text():
         found += [(str(path.relative_to(PACKAGE)), name) for name in names]
     assert found == [("runs/load.py", "yaml.load")]  # with a loader of plain values:
     assert YAML_LOADER in (yaml.SafeLoader, getattr(yaml, "CSafeLoader", None))
+
+
+def test_nothing_is_printed_but_by_the_functions_that_make_it_printable():
+    found = Counter()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        nodes = ast.walk(ast.parse(path.read_text()))
+        found[str(path.relative_to(PACKAGE))] += sum(name_call(x) in ("print", "sys.stdout.write") for x in nodes)
+    assert +found == {
+        "chat/__main__.py": 1,  # numbers
+        "commands.py": 1,  # a traceback, made printable
+        "errors.py": 2,  # tell and say
+        "graders/reasoning_gym.py": 4,  # between two processes
+        "pipeline.py": 1,  # terminal_table, printable but for the colour of a line
+        "progress.py": 1,
+        "report/__main__.py": 1,  # terminal_table
+    }
 
 
 def test_transformers_reads_a_checkpoints_pickles_without_their_code():

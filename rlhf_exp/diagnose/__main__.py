@@ -12,7 +12,7 @@ from rlhf_exp.commands import parse_flags, run_command
 from rlhf_exp.diagnose import diagnose, diagnose_run
 from rlhf_exp.diagnose.calibration import Calibration, load_calibration
 from rlhf_exp.diagnose.foreign import guess_algo, read_trl, read_wandb
-from rlhf_exp.errors import ConfigError, printable
+from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.runs.folder import write_json
 from rlhf_exp.runs.forecast import list_outputs
 from rlhf_exp.runs.load import find_runs, load_run, refusing_damage
@@ -46,7 +46,7 @@ def _work(arguments: list[str]) -> None:
     found |= {path: _diagnose_log(path, read(path), own)
               for path, read in ((args.trl, read_trl), (args.wandb, read_wandb)) if path}  # fmt: skip
     for path, report in found.items():
-        print(printable("\n".join(_tell(path, report))))
+        tell("\n".join(_tell(path, report)))
 
 
 def _diagnose_folder(path: Path, own: Calibration | None, outputs: list[dict[str, Any]]) -> dict[str, Any]:

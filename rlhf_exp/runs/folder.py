@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_exp import processes
-from rlhf_exp.errors import say
+from rlhf_exp.errors import say, tell
 from rlhf_exp.runs.environment import list_versions, peak_memory_mb, read_command, read_commit, reset_peak_memory
 
 STAGES = {
@@ -162,7 +162,7 @@ class RunFolder:
         """Add the seconds spent inside to `seconds[name]`, and record the peak memory, on success and on failure. The
         beginning of a phase is printed once, unless not `announced`."""
         if announced and name not in self._announced:
-            print(f"[{name}] {STAGES[name]}", flush=True)
+            tell(f"[{name}] {STAGES[name]}")
             self._announced.add(name)
         start = time.perf_counter()
         reset_peak_memory()
