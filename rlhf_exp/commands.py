@@ -17,7 +17,7 @@ from io import TextIOWrapper
 from typing import Any, NoReturn
 
 from rlhf_exp import __version__, processes
-from rlhf_exp.errors import FAILED, NOTE, REFUSED, ConfigError, Stop, name_error, printable, say, show
+from rlhf_exp.errors import FAILED, NOTE, REFUSED, ConfigError, Stop, name_error, printable, say, show, tell
 
 OF_THE_DISK = (errno.ENAMETOOLONG, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 """Errors that say enough in one line."""
@@ -40,10 +40,10 @@ def run_command(
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if {"-h", "--help"} & set(arguments):
-        print(usage(), end="")
+        tell(usage(), end="")
         return 0
     if "--version" in arguments:
-        print(f"rlhf_exp {__version__}")
+        tell(f"rlhf_exp {__version__}")
         return 0
     if not sys.stderr.isatty():  # a log would keep every redraw; ours are lines there: progress.py
         hide_bars()

@@ -24,7 +24,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.diagnose import diagnose_run
 from rlhf_exp.diagnose.signals import Signals
 from rlhf_exp.dry_run.load import build_on_meta
-from rlhf_exp.errors import FAILED, ConfigError, NonFiniteLoss, Stop, name_error, printable, read_message, say
+from rlhf_exp.errors import FAILED, ConfigError, NonFiniteLoss, Stop, name_error, read_message, say, tell
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_libraries
@@ -62,7 +62,7 @@ def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
             return _end(cfg, folder, signals, error)
         folder.finish("finished")
         if cfg.preflight == "only":
-            print(f"preflight=only: nothing was trained; {folder.path / 'preflight.json'} holds the figures")
+            tell(f"preflight=only: nothing was trained; {folder.path / 'preflight.json'} holds the figures")
             return 0
         return _report_and_push(cfg, folder) if processes.is_main() else 0
 
@@ -80,7 +80,7 @@ def _end(cfg: Config, folder: RunFolder, signals: StopSignals, error: BaseExcept
     elif isinstance(error, KeyboardInterrupt) and cause is None:  # else another rank has failed, and torchrun ends all
         stop = Stop.of(error)
         folder.finish("stopped", stop.name)
-        print(f"\n{describe_stop(stop, folder.path)}", flush=True)
+        tell(f"\n{describe_stop(stop, folder.path)}")
         with suppress(KeyboardInterrupt):
             _report_what_there_is(folder)
         return stop.status
@@ -90,13 +90,11 @@ def _end(cfg: Config, folder: RunFolder, signals: StopSignals, error: BaseExcept
         _report_what_there_is(folder)
         if isinstance(error, NonFiniteLoss) and "train" not in folder.record["seconds"]:
             name = cfg.model.path or cfg.model.name
-            print(
-                f"\nNothing was trained yet: it is the weights of {name}, or model.dtype={cfg.model.dtype}", flush=True
-            )
+            tell(f"\nNothing was trained yet: it is the weights of {name}, or model.dtype={cfg.model.dtype}")
         elif isinstance(error, NonFiniteLoss):
             lower = [Signals([], {}, asdict(cfg), None, []).lower_rate(4)]
             lower += ["model.init=null"] * (cfg.model.init is not None)
-            print(f"\n{describe_restart(folder.path, lower)}", flush=True)
+            tell(f"\n{describe_restart(folder.path, lower)}")
         if cause:
             raise RuntimeError(cause) from error
     raise error
@@ -133,10 +131,10 @@ def _report_and_push(cfg: Config, folder: RunFolder) -> int:
             with folder.phase("push"):
                 folder.record["pushed"] = push(cfg, folder.path)
             if folder.record["pushed"]:
-                print(f"pushed       {folder.record['pushed']}")
+                tell(f"pushed       {folder.record['pushed']}")
     except KeyboardInterrupt as error:
         stop = Stop.of(error)
-        print(f"\nFinished; {stop.name} cut off its report. Write it with: {later}", flush=True)
+        tell(f"\nFinished; {stop.name} cut off its report. Write it with: {later}")
         return stop.status
     except OSError as error:
         say(f"the run has finished, but its report cannot be written, {error.strerror or error}; once it can: {later}")
@@ -190,7 +188,7 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> Experiment
         rows = {"train": task.train, "held_out": task.eval, "held_out_pairs": task.pairs}
         folder.record["rows"] = {name: len(found) for name, found in rows.items()}
         for note in task.notes:
-            print(printable(note))
+            tell(note)
         write_json(folder.path / "data.json", task.facts)
         rewards = build_rewards(cfg, task)
         if cfg.algo.trainer is not None:

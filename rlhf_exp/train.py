@@ -18,7 +18,7 @@ from rlhf_exp.callbacks.metrics import MetricsWriter, Probe, QuietProgress
 from rlhf_exp.callbacks.tracking import watch as track_training
 from rlhf_exp.callbacks.validation import Best, Validate
 from rlhf_exp.diagnose import find_alarms
-from rlhf_exp.errors import AlarmStop, Stop
+from rlhf_exp.errors import AlarmStop, Stop, tell
 from rlhf_exp.evaluation.evaluators import Validation
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import record_base
@@ -152,15 +152,15 @@ def train_from_checkpoint(
     newest = processes.on_main(lambda: find_checkpoint(folder.path))
     start = newest.path if resumed else None
     for line in newest.broken:
-        print(f"{line}; put aside, {f'resuming from {start.name}' if start else 'starting anew'}", flush=True)
+        tell(f"{line}; put aside, {f'resuming from {start.name}' if start else 'starting anew'}")
     if start and keeps_best:
         kept = processes.on_main(lambda: find_best(folder.path))
         if kept.lost is not None:
             start = processes.on_main(lambda: find_checkpoint(folder.path, up_to=kept.lost)).path or start
             for line in kept.broken:
-                print(f"{line}; left out, the best policy is looked for again from {start.name} on", flush=True)
+                tell(f"{line}; left out, the best policy is looked for again from {start.name} on")
     if start:
-        print(f"resuming after step {read_step(start)}", flush=True)
+        tell(f"resuming after step {read_step(start)}")
     processes.on_main(lambda: clear_unfinished(Path(trainer.args.output_dir), start))
     try:
         trainer.train(resume_from_checkpoint=str(start) if start else None)

@@ -18,7 +18,7 @@ from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.files import find_missing_weights
 from rlhf_exp.config.schema import Config
-from rlhf_exp.errors import ConfigError, printable
+from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.runs.folder import read_record, write_text
 from rlhf_exp.runs.lock import claim, point_latest
 from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, plan_job, start_anew
@@ -40,7 +40,7 @@ def run_job(cfg: DictConfig, settings: DictConfig, jobs: "Jobs | None" = None, a
         name = jobs.name(settings.job.num, settings.overrides.task)
         jobs.place(cfg, settings)
         cfg.skip_finished = cfg.skip_finished or again  # after its folder was named
-        print(f"\n{name}" if settings.job.num else name, flush=True)
+        tell(f"\n{name}" if settings.job.num else name)
         where = f"{name}: "
     return guard(lambda: run_checked(check_job(cfg, settings), cfg, settings)[0], where=where)
 
@@ -88,12 +88,12 @@ def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[
     if plan == Plan.RESUME:
         config = replace(config, resume=config.output_dir)
     if "trl" not in sys.modules:
-        print("[start] imports torch and TRL", flush=True)
+        tell("[start] imports torch and TRL")
     with processes.enter_on_main(claim(config.output_dir, numbered)) as folder:
         from rlhf_exp.config.trl_args import build_args
 
         if str(folder) != config.output_dir:
-            print(f"another run has that folder; this one's is {folder}", flush=True)
+            tell(f"another run has that folder; this one's is {folder}")
             cfg.output_dir = str(folder)
             args = config.algo.args | {"output_dir": cfg.algo.args.output_dir}
             config = replace(config, output_dir=str(folder), algo=replace(config.algo, args=args))
@@ -128,18 +128,17 @@ def plan_run(config: Config, numbered: bool) -> Plan:
     if config.dry_run:
         return Plan.START
     model = config.model.path or config.model.name
-    what = f"{config.algo.name} on {config.task.name}, model {model}, seed {config.seed}"
-    print(f"{what}: {config.output_dir}", flush=True)
+    tell(f"{config.algo.name} on {config.task.name}, model {model}, seed {config.seed}: {config.output_dir}")
     folder = Path(config.resume or config.output_dir)
     if config.resume:
         for note in check_resume(config):
-            print(printable(note), flush=True)
+            tell(note)
         plan = Plan.SKIP if read_record(folder).get("status") == "finished" else Plan.START
     else:
         plan = plan_job(config) if config.skip_finished else Plan.START
     if plan != Plan.START:
         done = f"finished already: {folder}; its report: {folder / 'report.html'}"
-        print(done if plan == Plan.SKIP else f"resuming: {folder}", flush=True)
+        tell(done if plan == Plan.SKIP else f"resuming: {folder}")
     return plan
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from rlhf_exp import processes
 from rlhf_exp.config.checks import choose_remedy
-from rlhf_exp.errors import ConfigError, printable
+from rlhf_exp.errors import ConfigError, printable, tell
 from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.preflight.check import Check
@@ -57,7 +57,7 @@ def record_checks(experiment: Experiment, checks: Sequence[Check], summary: str 
     write_json(path, {"checks": kept + found})
     if found:
         is_fine = all(one["status"] in ("passed", "skipped") for one in found)
-        print(summary if summary and is_fine else format_checks(found), flush=True)
+        tell(summary if summary and is_fine else format_checks(found))
     failed = [one for one in found if one["status"] == "failed"]
     if failed and not summary:
         raise ConfigError([
