@@ -6,7 +6,6 @@ compose.py has checked names, types and ranges before, without importing TRL. He
 """
 
 import os
-from collections.abc import Collection
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -41,22 +40,28 @@ def build_args(cfg: Config) -> "TrainingArguments":
     # PPOConfig, of this package, also has the algorithm's own keys.
     own = {name: value for name, value in vars(cfg.algo).items() if name in load_arguments(cfg.algo.name)}
     args = cfg.algo.args | ({"use_cpu": True, "deepspeed": None} if elsewhere else {})
+    known = load_arguments(cfg.algo.name)
+    args = {name: float(value) if _is_whole(value, known[name].default) else value for name, value in args.items()}
     try:
         built = resolve_name(cfg.algo.row.config_class)(**args, **own)
     except REFUSALS as error:
         raise ConfigError([f"algo.args: {show(error, 300)}"]) from None
-    known = load_arguments(cfg.algo.name)
-    if problems := [] if elsewhere else _try_parts(built, [x for x in args if args[x] != known[x].default]):
+    if problems := [] if elsewhere else _try_parts(built, {x: args[x] for x in args if args[x] != known[x].default}):
         raise ConfigError(problems)
     return built
 
 
-def _try_parts(args: Any, given: Collection[str]) -> list[str]:
+def _is_whole(value: Any, default: Any) -> bool:
+    """Whether a whole number stands where TRL has a float: sampling refuses one, once a rollout begins."""
+    return type(value) is int and type(default) is float
+
+
+def _try_parts(args: Any, given: dict[str, Any]) -> list[str]:
     """What transformers itself refuses of those arguments that it reads only when training begins: it builds the
     optimizer and the schedule of one weight, and the settings of sampling.
 
     Args:
-        given: names of arguments that have not their default.
+        given: the typed values of those that do not have their default.
     """
     if not {*BACKEND, *OPTIMIZER, *SCHEDULE, *SAMPLING}.intersection(given):
         return []
@@ -94,7 +99,7 @@ def _try_parts(args: Any, given: Collection[str]) -> list[str]:
         try:
             build()
         except REFUSALS as error:
-            said = " ".join(f"algo.args.{name}={show(getattr(args, name))}" for name in typed)
+            said = " ".join(f"algo.args.{name}={show(given[name])}" for name in typed)
             problems.append(f"{said}: {show(error, 300)}")
     return problems
 

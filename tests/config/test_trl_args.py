@@ -58,6 +58,11 @@ def test_an_optimizer_and_a_schedule_of_the_users_pass():
     assert build_args(compose_config(["device=cpu", *typed, "+algo.args.lr_scheduler_kwargs={min_lr_rate: 0.1}"]))
 
 
+def test_a_whole_number_is_a_float_where_trl_has_one():
+    args = build_args(compose_config(["algo.args.temperature=3", "algo.args.learning_rate=1"]))
+    assert (repr(args.temperature), repr(args.logging_steps)) == ("3.0", "1")
+
+
 def test_a_gpu_that_torch_does_not_find_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(device, "cuda_major", lambda: 9)
