@@ -110,7 +110,7 @@ def test_a_broken_grader_fails_the_check_of_it(experiment, checker, name):
 
 def test_right_answers_that_encoding_and_decoding_change_fail(experiment):
     mine = experiment()
-    mine.tokenizer.add_special_tokens({"additional_special_tokens": ["1"]})  # decoding leaves it out
+    mine.tokenizer.add_special_tokens({"additional_special_tokens": ["7"]})  # decoding leaves it out
     found = check(mine, complete(experiment()))["oracle_max"]
     assert found.status == "failed" and "tokenizer encodes and decodes them" in found.evidence
     assert ", not '73'" in check(experiment("wrong_gold"))["oracle_max"].evidence
