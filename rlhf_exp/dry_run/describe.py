@@ -23,7 +23,7 @@ from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.tokens import render
 
 PROMPT_LINES, LINE_WIDTH = 12, 110
-UNUSUAL = ("; dropped: ", "; odd but kept: ", " come again")
+UNUSUAL = ("; dropped: ", "; odd but kept: ", " come again", "task.system_prompt=")
 """In notes of the loader that are worth a look."""
 
 

@@ -22,7 +22,7 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.preflight.answers import CORRUPTED, NOTHING, OTHER, PROMPT, RIGHT, Texts, write_texts
 from rlhf_exp.preflight.check import Check
 from rlhf_exp.preflight.signal import expect_signal
-from rlhf_exp.rewards import score_completions
+from rlhf_exp.rewards import MESSAGES, score_completions
 from rlhf_exp.rewards.table import REWARDS
 from rlhf_exp.runs.figures import number, percent
 from rlhf_exp.stats import Interval, as_interval, mean_interval, share_interval, wilson
@@ -54,7 +54,13 @@ class Bench:
     def mark(self, texts: Texts) -> list[bool]:
         """Whether each text gets full marks on its row."""
         grade: Any = self.experiment.task.grade
-        return [grade(text, row).outcome == "correct" for text, row in texts]
+        return [grade(self.read_back(text), row).outcome == "correct" for text, row in texts]
+
+    def read_back(self, text: str) -> str:
+        """What encoding and decoding leave of a text, as of a completion: a special token in it is lost."""
+        tokenizer = self.experiment.tokenizer
+        ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        return tokenizer.decode(ids, skip_special_tokens=True)
 
     def reward(self, texts: Texts) -> list[float]:
         """The weighted sum of the rewards of each text."""
@@ -62,7 +68,8 @@ class Bench:
             return []
         weights, tokenizer = self.experiment.cfg.reward.weights, self.experiment.tokenizer
         ids = [[*tokenizer(text)["input_ids"], tokenizer.eos_token_id] for text, _ in texts]
-        scores = score_completions(self.experiment.rewards, [row for _, row in texts], [text for text, _ in texts], ids)
+        read = [self.read_back(text) for text, _ in texts]
+        scores = score_completions(self.experiment.rewards, [row for _, row in texts], read, ids)
         return [sum((weights[name] or 0.0) * value for name, value in one.items()) for one in scores]
 
     @property
@@ -120,7 +127,8 @@ def _set_up(experiment: Experiment, completions: Sequence[Completion]) -> Bench:
 
 
 def oracle_max(bench: Bench) -> Check:
-    """Right answers get full marks. Of those that this package writes itself only a warning is given."""
+    """Right answers get full marks, as encoding and decoding leave them. Of those that this package writes itself only
+    a warning is given."""
     if not (texts := bench.texts.get(RIGHT)):
         why = "no right answers are known" if texts is None else "the answers get full marks in no form"
         said = f"{why}; demonstrations would show how they are read"
@@ -128,7 +136,10 @@ def oracle_max(bench: Bench) -> Check:
     right = bench.mark(texts)
     share = wilson(sum(right), len(right))
     said = f"{sum(right)} of {len(right)} right answers get full marks"
-    said += "".join(f", not {text[-60:]!r}" for (text, _), ok in zip(texts, right, strict=True) if not ok)[:100]
+    lost = [bench.read_back(text) for (text, _), ok in zip(texts, right, strict=True) if not ok]
+    said += "".join(f", not {text[-60:]!r}" for text in lost)[:100]
+    if lost and sum(bench.experiment.task.grade(*one).outcome == "correct" for one in texts) > sum(right):  # type: ignore[misc]
+        said += "; more do before the tokenizer encodes and decodes them: it changes or leaves out a part"
     is_broken = bench.demonstrated and (share["high"] or 0) < 1 - SMALL
     status: Any = "passed" if all(right) else "failed" if is_broken else "warned"
     return Check("oracle_max", status, said, {"full_marks": share})
@@ -190,6 +201,8 @@ def reward_reachability(bench: Bench) -> Check:
         return Check(name, "warned", said + _tell_ways(ways := _teach_first(bench)), figures, [*ways])
     said = f"all {len(every)} texts earn {every[0]:g}{', right answers too' * bool(gold)}{' (a control)' * is_control}"
     said += f"; {told}"
+    if bench.experiment.cfg.reward.functions and not isinstance(bench.experiment.task.eval[0]["prompt"], str):
+        said += f"; {MESSAGES}"
     return Check(name, "failed" if gold and not is_control else "warned", said, figures, _reward_outcome(bench))
 
 

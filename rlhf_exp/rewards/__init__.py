@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 RewardFunction = Callable[..., list[float]]
 
 LOGS = ("log_extra", "log_metric")
+MESSAGES = 'completions are lists of messages, of which the text is completion[0]["content"]; so are prompts'
+"""Said of a reward that treats them as texts."""
 ALWAYS, IN_TRAINING = ("prompts", "completions", "completion_ids"), ("trainer_state", *LOGS)
 
 
@@ -85,9 +87,10 @@ def load_function(name: str, where: str, task: "Task") -> RewardFunction:
         try:
             found = call(lambda: _read_values(score(), count), f"{key}, on {count} completions,", file)
         except RewardError as error:
+            line = f"{key}: {error}{'; ' + MESSAGES if completions and isinstance(completions[0], list) else ''}"
             if returned_well or error.__cause__ is not None:
-                raise RewardError(f"{key}: {error}") from error.__cause__
-            raise ConfigError([f"{key}: {error}"]) from None
+                raise RewardError(line) from error.__cause__
+            raise ConfigError([line]) from None
         returned_well = True
         return found
 

@@ -111,6 +111,27 @@ def test_a_broken_grader_fails_the_check_of_it(experiment, checker, name):
     assert found[name].status == "failed" and check(offline, complete(experiment()))[name].status == "warned"
 
 
+def test_right_answers_that_encoding_and_decoding_change_fail(experiment):
+    mine = experiment()
+    mine.tokenizer.add_special_tokens({"additional_special_tokens": ["7"]})  # decoding leaves it out
+    found = check(mine, complete(experiment()))["oracle_max"]
+    assert found.status == "failed" and "tokenizer encodes and decodes them" in found.evidence
+    assert ", not '73'" in check(experiment("wrong_gold"))["oracle_max"].evidence
+
+
+def test_a_flat_reward_of_the_users_is_told_that_completions_are_messages(experiment):
+    code = "def flat(completions, **columns):\n    return [float(len(text)) for text in completions]\n"
+    experiment.file.write_text(FILE + code)
+    keys = [f"+reward.functions.flat={experiment.file}:flat", "+reward.weights.flat=1"]
+    mine = experiment("right", "reward=none", *keys)
+    chat = [{**row, "prompt": [{"role": "user", "content": row["prompt"]}]} for row in mine.task.eval]
+    told = "completions are lists of messages"
+    same = [replace(one, reward=1.0) for one in complete(mine)]
+    found = check(replace(mine, task=replace(mine.task, eval=chat)), same)["reward_reachability"]
+    assert found.status == "failed" and told in found.evidence
+    assert told not in check(mine, same)["reward_reachability"].evidence
+
+
 def test_a_text_with_another_grade_and_another_reward_is_one_text(experiment):
     found = check(experiment("forgetful"), complete(experiment()))["verifier_determinism"]
     texts = int(found.evidence.split(" texts")[0].split()[-1])

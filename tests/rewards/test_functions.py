@@ -70,6 +70,17 @@ def test_it_gets_messages_for_chat_prompts_in_the_evaluation_too(write):
     assert score_completions([reward], rows, ["a", "bb"], [[1], [1]]) == [{"short": 1.0}, {"short": 2.0}]
 
 
+@pytest.mark.parametrize("body", ["c.split()", "c + 'x'", "None if isinstance(c, list) else 1"])
+def test_a_function_that_fails_on_messages_is_told_that_completions_are_messages(write, body):
+    reward = build(write(f"def short(completions, **_):\n    return [{body} for c in completions]"))
+    rows = [{**row, "prompt": [{"role": "user", "content": "p"}]} for row in ROWS]
+    with pytest.raises((ConfigError, RewardError), match="completions are lists of messages"):
+        score_completions([reward], rows, ["a", "bb"], [[1], [1]])
+    with pytest.raises((ConfigError, RewardError)) as plain:
+        build(write("def short(completions, **_):\n    return [c.nope for c in completions]"))(**CALL)
+    assert "messages" not in str(plain.value)
+
+
 @pytest.mark.parametrize(
     "values", [(1, 0.5), [True, False], np.array([1, 0.5]), torch.tensor([1, 0.5]), [np.float32(1), torch.tensor(0)]]
 )
