@@ -32,7 +32,8 @@ class Finding(NamedTuple):
 
     @property
     def score(self) -> float:
-        return max((score for _, score in self.course), default=-math.inf)
+        """The largest of the course; 0 if all are below it, since how far a run is from being sick says nothing."""
+        return max((score for _, score in self.course if score > 0), default=0.0)
 
 
 class Rule(NamedTuple):
@@ -80,6 +81,11 @@ def rule(
 
 def is_online(row: Algorithm) -> bool:
     return row.online
+
+
+def learns_from_rows(row: Algorithm) -> bool:
+    """From given rows: sft, dpo, kto, reward models."""
+    return row.trains and not row.online
 
 
 def has_price(row: Algorithm) -> bool:

@@ -24,6 +24,8 @@ Course = Sequence[tuple[int | None, float]]
 
 START_ROWS, LEAST_ROWS = 3, 5
 """A run's start is the median of its first rows; a course begins when there are some more."""
+MEDIAN = 1.25
+"""How much larger the error of a median is than that of a mean."""
 MEAN_DISTANCE = math.sqrt(2 / math.pi)
 """Of a standard normal variable from 0."""
 
@@ -88,6 +90,16 @@ class Signals:
         """How many of its standard errors a measured figure is above the level."""
         of = self.measured(path) or {}
         return (of["value"] - level) / max((of["high"] - of["low"]) / 3.92, 1e-3)
+
+    def sure(self, names: str, of: Callable[[float], float] = float, sign: int = 1) -> Course:
+        """`rise`, as far as it is sure: at most a sixth of its standard errors, which come from the mean jump between
+        the rows so far. So neither the noise of few completions nor a small trend of many scores high."""
+        values, way, errors = [of(value) for _, value in self.series(names)], 0.0, dict[int | None, float]()
+        for i, (before, after) in enumerate(pairwise(values), 1):
+            way += abs(after - before)
+            row = way / i * math.sqrt(math.pi) / 2
+            errors[self.series(names)[i][0]] = MEDIAN * row * math.sqrt(1 / START_ROWS + 1 / max(3, (i + 1) // 4))
+        return [(step, min(rise, rise / max(6 * errors[step], 1e-9))) for step, rise in self.rise(names, of, sign)]
 
     @cached_property
     def errors_per_angle(self) -> dict[int, float]:

@@ -6,23 +6,23 @@ from typing import Any
 from rlhf_exp.algorithms import PAIRS
 from rlhf_exp.diagnose.rule import Finding, has_pairs, is_online, rule, scores_answers, writes
 from rlhf_exp.diagnose.rules.reward import find_hopeless
-from rlhf_exp.diagnose.signals import Course, Signals, angle, last_quarter, log, mean, soften
+from rlhf_exp.diagnose.signals import Course, Signals, angle, last_quarter, log, mean, recent, soften
 
 
 @rule("warning", "loss")
 def overfitting(run: Signals) -> Finding | None:
     """Log of the held-out loss after training over the training loss of the last quarter, which is the same quantity;
-    0 unless the held-out loss rose measurably."""
+    0 if the held-out loss fell measurably."""
     before, after = (run.measured(f"{side}/loss") for side in ("baseline", "trained"))
     row, quarter = run.algorithm, last_quarter(run.series("loss"))
     comparable = row.find_other_loss(run.config["algo"]["args"]) is None if row.held_out_loss else row.scores
     if not comparable or before is None or after is None:
         return None
-    rose = (run.measured("paired/loss") or {"low": after["low"] - before["value"]})["low"] > 0
+    fell = (run.measured("paired/loss") or {"high": after["high"] - before["value"]})["high"] < 0
     rows = "pairs" if row.learns_from == PAIRS else "rows"
     return Finding(
-        [(None, max(log(after["value"]) - log(mean(quarter)), 0.0) if rose else 0.0)],
-        f"held-out loss rose from {before['value']:.3f} to {after['value']:.3f}, 95% interval {after['low']:.3f} to "
+        [(None, 0.0 if fell else max(log(after["value"]) - log(mean(quarter)), 0.0))],
+        f"held-out loss went from {before['value']:.3f} to {after['value']:.3f}, 95% interval {after['low']:.3f} to "
         f"{after['high']:.3f}, while the training loss fell to {mean(quarter):.3f}",
         f"the model remembers its training {rows}: too many passes over too few of them, or too large a learning rate",
         run.scale_length(0.5),
@@ -60,8 +60,9 @@ def no_measurable_gain(run: Signals) -> Finding | None:
 
 @rule("warning", "outcome/correct", "evaluation/paired/difference", of=is_online)
 def train_above_held_out(run: Signals) -> Finding:
-    """How much more the correct share rose on the training rows than on held-out ones."""
-    gap = run.rise("outcome/correct", angle)[-1][1] - run.changed("accuracy")
+    """How much larger the recent correct share is on the training rows than on held-out ones; where they are sampled
+    alike."""
+    gap = angle(recent(run.series("outcome/correct"))[-1][1]) - angle(run.read("trained/accuracy"))
     evidence = f"{run.tell('outcome/correct')}; {_read_change(run)[1]}"
     cause = "the policy remembers its training rows: more of them, or fewer passes"
     return Finding([(None, gap)], evidence, cause, run.scale_length(0.5))
