@@ -19,7 +19,7 @@ def nonfinite_loss(run: Signals) -> Finding | None:
                 return Finding(
                     [(row["step"], math.inf), (run.last_step, math.inf)],
                     f"{key} is not finite at step {row['step']}",
-                    f"the learning rate {run.learning_rate:g} is too high, or a half-precision value overflowed",
+                    f"the {run.rate_text} is too high, or a half-precision value overflowed",
                     [run.lower_rate(4)],
                 )
     return None
@@ -30,7 +30,7 @@ def gradient_spike(run: Signals) -> Finding:
     """Log of the gradient norm's recent median over that of the start. A single large norm is clipped and moves no
     median, and one that is not clipped is no spike, however small it was before. Those of a reward
     model from random weights grow as it learns."""
-    cause = f"the learning rate {run.learning_rate:g} is too high for these gradients: steps overshoot"
+    cause = f"the {run.rate_text} is too high for these gradients: steps overshoot"
     most = run.arg("max_grad_norm", 1.0) or 1.0
     course = run.rise("grad_norm", lambda norm: log(max(norm, most)), window=SPIKE)
     return Finding(course, "", cause, [run.lower_rate(4)])
