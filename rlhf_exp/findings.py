@@ -3,6 +3,9 @@
 The rules are in diagnose/, which the config must not import; tests/callbacks/test_alarms.py holds both together.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 WATCHED = ("loss", "grad_norm", "probe/kl")
 """Series that must be finite. probe/kl is of the weights after the step."""
 
@@ -18,3 +21,11 @@ FINDINGS = (
     "sampled_kl_is_cut",
 )  # fmt: skip
 """The names of all findings, for `monitor.stop_on` and `monitor.ignore`."""
+
+
+def tell_remedies(diagnosis: Mapping[str, Any]) -> str:
+    """What a run with several findings is told to try first, and what besides; empty where its finding says all."""
+    first, *others = diagnosis.get("remedies") or [""]  # absent in older runs
+    if len(diagnosis["findings"]) < 2 or not first:
+        return ""
+    return "; if that is not enough, together with ".join([first, *filter(None, [" ".join(others)])])

@@ -6,13 +6,16 @@ choose_remedy(config, ["+algo.args.entropy_coef=0.01", "algo.args.learning_rate=
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, Literal, get_args, get_type_hints
 
+import yaml
 from omegaconf import OmegaConf
 
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import explain_key, name_key, schemas
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.arguments import COPIES
@@ -149,16 +152,33 @@ def join_remedies(config: dict[str, Any], remedies: Iterable[str]) -> list[str]:
 
 
 def _chooses_group(config: dict[str, Any], override: str) -> bool:
-    key = name_key(override)
-    return key == "loss_type" or isinstance(config.get(key), dict)
+    """Whether it chooses an option whose values are not known here."""
+    return isinstance(config.get(key := name_key(override)), dict) and key != "reward"
 
 
 def apply(config: dict[str, Any], override: str) -> dict[str, Any]:
     """A copy of the resolved config with the override, which the arguments that are copies of its key follow."""
-    key, _, value = override.lstrip("+").partition("=")
+    key, _, text = override.lstrip("+").partition("=")
     copies = [copy for copy, original in COPIES.items() if original == key and copy in config["algo"]["args"]]
-    changes = [f"{place}={value}" for place in (key, *(f"algo.args.{copy}" for copy in copies))]
-    changed: Any = OmegaConf.to_container(OmegaConf.merge(config, OmegaConf.from_dotlist(changes)))
-    if key.startswith("reward.weights."):
+    values: dict[str, Any] = dict.fromkeys((key, *(f"algo.args.{copy}" for copy in copies)), _read_value(text))
+    if key in ("loss_type", "reward"):
+        option = yaml.safe_load((ROOT / "conf" / key / f"{text}.yaml").read_text(encoding="utf-8"))
+        values = {f"algo.args.{name}": value for name, value in option.items()}
+    if key == "reward":
+        weights = {name: 1.0 if isinstance(weight, str) else weight for name, weight in option["weights"].items()}
+        values = {"reward.weights": weights, "reward.functions": {}, "reward.path": None}
+    changed = deepcopy(config)
+    for place, value in values.items():
+        *groups, name = place.split(".")
+        inner = changed
+        for group in groups:
+            inner = inner.setdefault(group, {})
+        inner[name] = value
+    if key.startswith("reward") and "algo" in changed:
         changed["algo"]["args"]["reward_weights"] = list(changed["reward"]["weights"].values())
     return changed
+
+
+@cache
+def _read_value(text: str) -> Any:
+    return OmegaConf.to_container(OmegaConf.from_dotlist([f"value={text}"]))["value"]

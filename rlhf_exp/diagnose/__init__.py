@@ -6,7 +6,7 @@
                        "cause": "...", "remedy": "algo.args.beta=0.1", "score": 2.1, "sureness": {"text": ...}}],
          "health": "warning", "checked": ["kl_drift", ...], "uncalibrated": [...], "missing": {rule: [series]},
          "changed": ["..."], "ignored": ["kl_drift"],    # found, but named in monitor.ignore
-         "remedies": ["algo.args.beta=0.1", ...]}        # those of the findings that can be given together
+         "remedies": ["algo.args.beta=0.1", ...]}        # what to try, the first alone, then all together: advice.py
 
 A new finding is one function in a file of rules/ (rule.py says what it returns). Imports no ML library.
 """
@@ -15,8 +15,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from rlhf_exp.config.checks import apply, choose_remedy, join_remedies
 from rlhf_exp.config.model_shape import find_shape
+from rlhf_exp.diagnose.advice import advise
 from rlhf_exp.diagnose.calibration import Calibration, load_calibration
 from rlhf_exp.diagnose.changes import list_changes
 from rlhf_exp.diagnose.rule import SEVERITIES, Finding, Rule
@@ -61,7 +61,7 @@ def diagnose(
     calibration, parameters = calibration or load_calibration(), count_parameters(config)
     found = _apply_rules(run)
     above = [
-        _describe(of, finding, run, calibration, parameters)
+        _describe(of, finding, calibration, parameters)
         for of, finding in found
         if of.severity == "info" or calibration.is_above(of.name, finding.score)
     ]
@@ -69,6 +69,8 @@ def diagnose(
     muted = config.get("monitor", {}).get("ignore", [])
     findings = [finding for finding in above if finding["name"] not in muted]
     accusing = [finding for finding in findings if finding["severity"] != "info"]
+    proposed = {of.name: finding.remedy for of, finding in found}
+    remedies = _answer(run, findings, proposed, calibration.right or load_calibration().right)
     known = {of.name for of, finding in found if of.severity == "info" or of.name in calibration.thresholds}
     exact = {of.name for of, finding in found if finding.score == float("inf")}
     return {
@@ -79,7 +81,7 @@ def diagnose(
         "missing": {of.name: lacking for of in RULES if of.of(run.algorithm) and (lacking := _list_missing(of, run))},
         "changed": list_changes(run),
         "ignored": [finding["name"] for finding in above if finding["name"] in muted],
-        "remedies": join_remedies(config, [one["remedy"] for one in accusing if one["remedy"]]),
+        "remedies": remedies,
     }
 
 
@@ -123,26 +125,46 @@ def _list_missing(of: Rule, run: Signals) -> list[str]:
     return [need for need in of.needs if not run.has(need)]
 
 
-def _describe(
-    of: Rule, finding: Finding, run: Signals, calibration: Calibration, parameters: int | None
-) -> dict[str, Any]:
-    """A finding as diagnosis.json holds it. Its steps are the first and the last whose score accuses."""
+def _describe(of: Rule, finding: Finding, calibration: Calibration, parameters: int | None) -> dict[str, Any]:
+    """A finding as diagnosis.json holds it, without a remedy yet. Its steps are the first and the last whose score
+    accuses."""
     dated = [(step, score) for step, score in finding.course if step is not None]
     above = [step for step, score in dated if of.severity == "info" or calibration.is_above(of.name, score)]
-    remedies = (text for text in finding.remedy if apply(run.config, text) != run.config)
     described: dict[str, Any] = {
         "name": of.name,
         "severity": of.severity,
         "steps": [above[0], above[-1]] if above else None,
         "evidence": finding.evidence,
         "cause": finding.cause,
-        "remedy": choose_remedy(run.config, remedies),
+        "remedy": None,
         "sureness": {"text": "no level applies: it accuses nobody, and no score of healthy runs judges it"},
     }
     if of.severity != "info":
         described["score"] = finding.score if finding.score != float("inf") else None
         described["sureness"] = calibration.explain(of.name, finding.score, parameters)
     return described | ({"samples": finding.rows[:3]} if finding.rows else {})
+
+
+def _answer(
+    run: Signals, findings: list[dict[str, Any]], proposed: dict[str, list[str]], right: dict[str, list[int]]
+) -> list[str]:
+    """Give the findings that accuse their remedies, and return these. A finding that was never right, and is no exact
+    fact, is a symptom without a remedy. Notes have theirs where nothing accuses the run.
+
+    Args:
+        right: of each rule how often it was right, and how often it was raised.
+    """
+    accusing = [found for found in findings if found["severity"] != "info"]
+    for found in accusing:
+        if found["score"] is not None and not right.get(found["name"], [0])[0]:
+            found["symptom"] = True
+            found["sureness"]["text"] += "; such a finding never named a cause: it is a symptom, without a remedy"
+    chosen, answers = advise(run, [[] if "symptom" in x else proposed[x["name"]] for x in accusing or findings])
+    for i, (found, change) in enumerate(zip(accusing or findings, answers, strict=True)):
+        if change is not None:
+            found["remedy"] = change.override
+            found["cause"] += f"; {change.why}" if change.why and change not in answers[:i] else ""
+    return [change.override for change in chosen] if accusing else []
 
 
 def count_parameters(config: dict[str, Any]) -> int | None:

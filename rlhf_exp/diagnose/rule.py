@@ -51,7 +51,9 @@ class Rule(NamedTuple):
         if found is None or not found.course:
             return None
         series = [name for need in self.needs for name in need.split("|") if run.series(name)]
-        return found if found.evidence else found._replace(evidence="; ".join(map(run.tell, series)))
+        dated = [(score, step) for step, score in found.course if step is not None]
+        at = max(dated, key=lambda point: point[0], default=(0.0, None))[1]
+        return found if found.evidence else found._replace(evidence="; ".join(run.tell(name, at) for name in series))
 
 
 SEVERITIES = ("error", "warning", "info")

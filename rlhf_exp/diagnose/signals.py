@@ -146,11 +146,20 @@ class Signals:
         stds = [value for _, value in self.series("reward_std")[:START_ROWS]]
         return max(median(stds), 1e-3) if stds else 1.0
 
-    def tell(self, name: str) -> str:
-        """reward 0.25 -> 0.5: medians of the first and of the last rows."""
-        values = [value for _, value in self.series(name)]
-        after = median(values[-max(START_ROWS, len(values) // 4) :])
-        return f"{name} {median(values[:START_ROWS]):.3g} -> {after:.3g}"
+    def tell(self, name: str, at: int | None = None) -> str:
+        """reward 0.25 -> 0.5: medians of the first and of the last rows.
+
+        Args:
+            at: a step to which they say little, as that of a spike: the farthest value from the start among the rows
+                before it is told too, if it is twice as far as the last ones.
+        """
+        series = self.series(name)
+        start, after = median(value for _, value in series[:START_ROWS]), median(v for _, v in _last(series))
+        text = f"{name} {start:.3g} -> {after:.3g}"
+        until = [(step, value) for step, value in series if at is not None and step <= at]
+        step, most = max(_last(until), key=lambda point: abs(point[1] - start), default=(0, start))
+        hidden = abs(most - start) > max(2 * abs(after - start), 0.1 * abs(start))
+        return f"{text}, {most:.3g} at step {step}" if hidden else text
 
     def show(self, of: Callable[[dict[str, Any]], bool]) -> list[str]:
         """Ids of the trained model's samples for which `of` holds, those with the highest reward first."""
@@ -183,6 +192,23 @@ class Signals:
             return "init_kl_coef", self.config["algo"]["init_kl_coef"]
         return "beta", self.arg("beta", 0.0)
 
+    @property
+    def rate_text(self) -> str:
+        """learning rate 0.001; without the figure where another tool's log does not have it."""
+        rate = self.config["algo"]["args"].get("learning_rate")
+        return "learning rate" if rate is None else f"learning rate {rate:g}"
+
+    @property
+    def price_text(self) -> str:
+        """Likewise `beta 0.05` or `init_kl_coef 0.015`."""
+        (name, price), known = self.kl_price, self.config["algo"]["args"] | self.config["algo"]
+        return name if known.get(name) is None else f"{name} {price:g}"
+
+    @property
+    def planned_steps(self) -> int:
+        """Of the whole training, of which the last row that was logged may come before the end."""
+        return max(self.last_step, int(self.arg("max_steps", 0)))
+
     def set_arg(self, name: str, value: float) -> str:
         """The override for one of TRL's own arguments; Hydra needs a + if the config does not have it."""
         new = "" if name in self.config["algo"]["args"] else "+"
@@ -195,15 +221,13 @@ class Signals:
         return rates.get(self.config["algo"]["name"]) if isinstance(rates, dict) else None
 
     def lower_rate(self, factor: float) -> str:
-        """An override for the usual rate where this run's is at least twice that (or for a factor below 1, at most half
-        of it), else for this run's by the factor."""
-        usual, rate = self.usual_rate, self.learning_rate
-        far = usual is not None and (usual <= rate / 2 if factor > 1 else usual >= 2 * rate)
-        return self.set_arg("learning_rate", usual if usual and far else rate / factor)
+        """An override for this run's rate over the factor; advice.py gives the usual rate instead to a run far from
+        it."""
+        return self.set_arg("learning_rate", self.learning_rate / factor)
 
     def hold_policy(self) -> list[str]:
         """Overrides that keep the policy closer to its initial weights: a lower KL target or a higher price of the KL,
-        or else a lower learning rate; first that, where it is far above the usual one."""
+        or else a lower learning rate."""
         name, price = self.kl_price
         target = self.config["algo"].get("target_kl")
         if name == "beta":
@@ -212,8 +236,7 @@ class Signals:
             hold = f"algo.{name}={max(2 * price, 0.05):g}"
         else:
             hold = f"algo.target_kl={target / 2:g}"
-        holds = [hold, self.lower_rate(2)]
-        return holds[::-1] if self.learning_rate >= 2 * (self.usual_rate or math.inf) else holds
+        return [hold, self.lower_rate(2)]
 
     def raise_entropy(self) -> list[str]:
         return [self.set_arg("entropy_coef", max(2 * self.arg("entropy_coef", 0.0), 0.01)), self.lower_rate(2)]
@@ -225,12 +248,12 @@ class Signals:
 
     def scale_length(self, factor: float) -> list[str]:
         """Overrides that make training `factor` times as long as the run was, by changing what ends it."""
-        found = []
+        found, steps = [], self.planned_steps if factor > 1 else self.last_step
         if (tokens := self.config.get("train_tokens")) is not None:
             found.append(f"train_tokens={max(1, round(factor * tokens))}")
         if self.arg("max_steps", 1) <= 0:
             found.append(self.set_arg("num_train_epochs", factor * self.arg("num_train_epochs", 3.0)))
-        return [*found, self.set_arg("max_steps", max(1, round(factor * self.last_step)))]
+        return [*found, self.set_arg("max_steps", max(1, round(factor * steps)))]
 
 
 def recent(series: Series, window: int = 0, least: int = 3) -> Series:
@@ -269,6 +292,10 @@ def soften(z: float) -> float:
 
 def log(value: float) -> float:
     return math.log(max(value, 1e-8))
+
+
+def _last(series: Series) -> Series:
+    return series[-max(START_ROWS, len(series) // 4) :]
 
 
 def last_quarter(series: Series) -> Series:

@@ -124,6 +124,7 @@ def _explain_missing(error: MissingConfigException, overrides: Sequence[str]) ->
         algo = _find_algorithm(overrides)
         if option not in (row := ALGORITHMS[algo]).losses or row.loss is None:
             return explain_loss(option, algo)
-        return f"loss_type={option}: not an option; with algo={algo} it is algo.args.loss_type={option}"
+        typed = f"[{option}]" if isinstance(row.loss, list) else option
+        return f"loss_type={option}: not an option; with algo={algo} it is algo.args.loss_type={typed}"
     options = [name for name in error.options or () if not name.startswith("_")]
     return f"{group}={option}: no such option; {INSTEAD.get(group, '')}{one_of(option.replace('.', '_'), options)}"

@@ -6,6 +6,7 @@ describe_run(load_run(run_dir))  ->  [Heading(...), Text(...), ...]
 from collections.abc import Iterable
 from pathlib import Path
 
+from rlhf_exp.findings import tell_remedies
 from rlhf_exp.report.baselines import describe_baselines
 from rlhf_exp.report.columns import MEMORY, Column, at, fill, join_notes, list_columns
 from rlhf_exp.report.curves import HEADING, plot_run, show_curves
@@ -121,9 +122,9 @@ def describe_findings(run: Run) -> list[Block]:
         return [Text("The run has not been diagnosed."), *map(_describe_finding, run.alarms)]
     ignored = ", ".join(run.diagnosis.get("ignored", []))
     blocks: list[Block] = [Text(f"Found, but muted by monitor.ignore: {ignored}.")] if ignored else []
+    if told := tell_remedies(run.diagnosis):
+        blocks.append(Text(f"To try first: {told}"))
     blocks += map(_describe_finding, run.diagnosis["findings"])
-    if len(remedies := run.diagnosis.get("remedies", [])) > 1:  # absent in older runs
-        blocks.append(Text(f"To try together: {' '.join(remedies)}"))
     if not run.diagnosis["findings"]:
         blocks.append(Callout("ok", "Healthy.", f"No {'other ' if ignored else ''}check found anything."))
     if checked := run.diagnosis.get("checked"):  # absent in older runs

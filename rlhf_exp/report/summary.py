@@ -13,6 +13,7 @@ import textwrap
 from pathlib import Path
 
 from rlhf_exp.errors import paint, printable
+from rlhf_exp.findings import tell_remedies
 from rlhf_exp.report.baselines import baseline_sentence
 from rlhf_exp.report.columns import Column, at, join_notes
 from rlhf_exp.report.page import NOTES, TEXTS, Block, Callout, Table, align, footnote
@@ -186,6 +187,7 @@ def _tabulate(run: Run) -> str:
         "health": run.diagnosis
         and f"{run.diagnosis['health']}, {len(findings)} finding{'s' * (len(findings) != 1)}"
         + (f", {len(checked)} rules checked" if checked else ""),
+        "try": run.diagnosis and tell_remedies(run.diagnosis),
         "changed": "\n             ".join(run.diagnosis.get("changed", [])),
     }
     lines += [verdict(run).title, *(f"{label:<12} {text}" for label, text in facts.items() if text)]
@@ -193,6 +195,4 @@ def _tabulate(run: Run) -> str:
         remedy = f"; try {finding['remedy']}" if finding["remedy"] else ""
         text = f"{finding['severity']} {finding['name']}: {finding['evidence']}{remedy}"
         lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
-    if len(remedies := run.diagnosis.get("remedies", [])) > 1:
-        lines.append(f"  together: {' '.join(remedies)}")
     return "\n".join(lines)

@@ -11,6 +11,7 @@ from rlhf_exp.config.checks import apply, choose_remedy, join_remedies
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.diagnose import diagnose
+from rlhf_exp.diagnose.calibration import Calibration
 from tests.diagnose.cases import ANY_SCORE, HEALTHY, interval, make_evaluation, make_metrics
 
 RUNS = [
@@ -33,7 +34,8 @@ STARTS = ({"correct": 8, "partial": 12, "failed": 12}, {"correct": 0, "partial":
 
 @cache
 def find_all(overrides, room=None):
-    """Every finding that two trainings with these settings can have, whose start models differ; of any score."""
+    """Every finding that two trainings with these settings can have, whose start models differ; each alone, so that it
+    has its own remedy."""
     config = asdict(compose_config(["device=cpu", *overrides]))
     algo = config["algo"]["name"] if config["algo"]["name"] in HEALTHY else "dpo"
     algo = "grpo" if ALGORITHMS[config["algo"]["name"]].compares_groups else algo
@@ -48,8 +50,10 @@ def find_all(overrides, room=None):
         for side, loss in (("baseline", 0.69), ("trained", 0.8)):
             evaluation[side]["loss"] = interval(loss, 0.02)
         metrics = make_metrics(algo, courses | {"validation/accuracy": lambda x: 0.5 - 0.1 * x})
-        found += diagnose(metrics, evaluation, config, room, calibration=ANY_SCORE)["findings"]
-    return found
+        for name in ANY_SCORE.scores:
+            alone = Calibration({name: [-1e6] * 4}, [], {name: [1, 1]})
+            found += diagnose(metrics, evaluation, config, room, calibration=alone)["findings"][:1]
+    return [finding for finding in found if finding["severity"] != "info"]
 
 
 BY_HAND = {

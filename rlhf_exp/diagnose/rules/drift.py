@@ -53,8 +53,7 @@ def kl_drift(run: Signals) -> Finding | None:
     if not course:
         return None
     evidence = f"KL to the start model reaches {max(score for _, score in course) ** 2:.2f} nats per token"
-    name, price = run.kl_price
-    cause = f"{name} {price:g} holds the policy too loosely for this learning rate and number of steps"
+    cause = f"{run.price_text} holds the policy too loosely for this learning rate and number of steps"
     return Finding(course, evidence, cause, run.hold_policy())
 
 
@@ -173,8 +172,9 @@ def entropy_collapse(run: Signals) -> Finding:
 @rule("warning", "probe/entropy|entropy", of=has_price)
 def entropy_explosion(run: Signals) -> Finding:
     """Log of the recent entropy over the start's."""
-    cause = "the policy forgets what it could write: an entropy bonus or a learning rate that is too high"
     calm = [run.set_arg("entropy_coef", 0.0)] if run.arg("entropy_coef", 0.0) else []
+    bonus = "an entropy bonus or " if calm else ""
+    cause = f"the policy forgets what it could write: {bonus}a learning rate that is too high"
     return Finding(_entropies(run, 1), "", cause, [*calm, run.lower_rate(4)])
 
 
@@ -187,7 +187,9 @@ def policy_stands_still(run: Signals) -> Finding | None:
     silent = last_quarter(run.series("frac_reward_zero_std"))
     if silent and mean(silent) > NO_SIGNAL:
         return Finding(course, "", "hardly a group has rewards that differ, so that no rate moves the policy", [])
-    cause = f"the learning rate {run.learning_rate:g} is too low, or the trained parameters take no part in the output"
+    cause = "the trained parameters take no part in the output, or something holds back their steps"
+    if run.usual_rate is None or run.learning_rate < run.usual_rate:
+        cause = f"the {run.rate_text} is too low, or {cause}"
     return Finding(course, "", cause, [run.lower_rate(0.1)])
 
 

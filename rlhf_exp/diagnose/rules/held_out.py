@@ -23,7 +23,7 @@ def overfitting(run: Signals) -> Finding | None:
     return Finding(
         [(None, 0.0 if fell else max(log(after["value"]) - log(mean(quarter)), 0.0))],
         f"held-out loss went from {before['value']:.3f} to {after['value']:.3f}, 95% interval {after['low']:.3f} to "
-        f"{after['high']:.3f}, while the training loss fell to {mean(quarter):.3f}",
+        f"{after['high']:.3f}, where the training loss ends at {mean(quarter):.3f}",
         f"the model remembers its training {rows}: too many passes over too few of them, or too large a learning rate",
         run.scale_length(0.5),
     )
@@ -54,7 +54,7 @@ def no_measurable_gain(run: Signals) -> Finding | None:
     if hopeless := find_hopeless(run):
         return Finding([(None, 0.0)], evidence, *hopeless)
     cause = f"too few steps, or a change too small for {rows} {things} to show"
-    remedies = [*(run.scale_length(2) if run.metrics else []), *_sample_more(run, rows)]
+    remedies = [*(run.scale_length(2) if run.planned_steps else []), *_sample_more(run, rows)]
     return Finding([(None, 0.0)], evidence, cause, remedies)
 
 

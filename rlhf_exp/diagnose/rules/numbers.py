@@ -19,7 +19,7 @@ def nonfinite_loss(run: Signals) -> Finding | None:
                 return Finding(
                     [(row["step"], math.inf), (run.last_step, math.inf)],
                     f"{key} is not finite at step {row['step']}",
-                    f"the learning rate {run.learning_rate:g} is too high, or a half-precision value overflowed",
+                    f"the {run.rate_text} is too high, or a half-precision value overflowed",
                     [run.lower_rate(4)],
                 )
     return None
@@ -30,7 +30,7 @@ def gradient_spike(run: Signals) -> Finding:
     """Log of one and the log of the gradient norm's recent median over that of the start. A single large norm is
     clipped and moves no median, and one of less than twice the clipping norm is no spike, however small it was before.
     Those of a reward model from random weights grow as it learns."""
-    cause = f"the learning rate {run.learning_rate:g} is too high for these gradients: steps overshoot"
+    cause = f"the {run.rate_text} is too high for these gradients: steps overshoot"
     most = run.arg("max_grad_norm", 1.0) or 1.0
     rise = run.rise("grad_norm", lambda norm: log(max(norm, 2 * most)), window=SPIKE)
     course = [(step, math.log1p(max(score, 0.0))) for step, score in rise]
@@ -40,5 +40,5 @@ def gradient_spike(run: Signals) -> Finding:
 @rule("warning", "loss", of=learns_from_rows)
 def loss_rose(run: Signals) -> Finding:
     """Log of the recent training loss over that of the start."""
-    cause = f"the learning rate {run.learning_rate:g} is too high: the model forgets what it could"
+    cause = f"the {run.rate_text} is too high: the model forgets what it could"
     return Finding(run.rise("loss", log), "", cause, [run.lower_rate(4)])

@@ -6,12 +6,23 @@ from statistics import correlation
 from rlhf_exp.algorithms import DEMONSTRATIONS
 from rlhf_exp.diagnose.rule import Finding, is_online, rule
 from rlhf_exp.diagnose.rules.answers import less_right
-from rlhf_exp.diagnose.signals import Course, Signals, angle, combine, last_quarter, log, mean, recent, worst
+from rlhf_exp.diagnose.signals import (
+    START_ROWS,
+    Course,
+    Signals,
+    angle,
+    combine,
+    last_quarter,
+    log,
+    mean,
+    recent,
+    worst,
+)  # fmt: skip
 from rlhf_exp.tasks.schema import find_keys
 
 NONE = 1e-6  # a spread of rewards
 RARE = 0.1  # a correct share
-RARELY, MOSTLY = 0.01, 0.5  # of completions: shares that tell one cause from another
+RARELY, MOSTLY, NEARLY_ALL = 0.01, 0.5, 0.9  # of completions: shares that tell one cause from another
 MANY_ROWS = 10  # three rows of the few groups of a small batch say little
 Why = tuple[str, list[str]]
 
@@ -38,7 +49,7 @@ def find_hopeless(run: Signals) -> Why | None:
 def _explain_silence(run: Signals) -> Why:
     """Why most groups have equal rewards."""
     correct = last_quarter(run.series("outcome/correct"))
-    if correct and mean(correct) > MOSTLY:
+    if correct and mean(correct) > NEARLY_ALL:
         silent = last_quarter(run.series("frac_reward_zero_std")) or correct
         cause = "training problems are nearly all solved: more steps cannot teach more"
         return cause, run.scale_length(silent[0][0] / run.last_step)
@@ -46,15 +57,16 @@ def _explain_silence(run: Signals) -> Why:
         return hopeless
     if (spreads := run.series("reward_std")) and max(std for _, std in spreads) < NONE:
         return "no two rewards ever differed: what the reward looks for is in no completion", ["reward=outcome"]
-    if not run.series("frac_reward_zero_std"):
+    silent, cold = run.series("frac_reward_zero_std"), run.arg("temperature", 1.0) < MOSTLY
+    if not silent or not cold and mean(silent[:START_ROWS]) < MOSTLY:
         return "the policy does one thing only, which always earns the same", [run.lower_rate(4), *run.hold_policy()]
     group = int(run.arg("num_generations", 8))
     sizes = (max(2 * group, 8), *range(group + 1, 8 * group))
-    remedies = [run.set_arg("temperature", 1.0)] if run.arg("temperature", 1.0) < MOSTLY else []
+    remedies = [run.set_arg("temperature", 1.0)] if cold else []
     remedies += [run.set_arg("num_generations", size) for size in sizes]
     remedies.append(run.set_arg("per_device_train_batch_size", 2 * run.arg("per_device_train_batch_size", 8)))
-    cause = "the problems are too hard, or the completions of a group too similar, for one to do better"
-    return cause, remedies
+    hard = "" if correct and mean(correct) > 1 - NEARLY_ALL else "the problems are too hard, or "
+    return f"{hard}the completions of a group are too similar for one to do better", remedies
 
 
 @rule("warning", "frac_reward_zero_std|reward_std", of=is_online)
@@ -91,8 +103,7 @@ def reward_flat(run: Signals) -> Finding | None:
         return None
     course = run.late(run.rise("reward", sign=-1))
     cause, remedy = find_hopeless(run) or (
-        f"the learning rate {run.learning_rate:g} is too low, KL costs too much, or the reward does not follow what the"
-        " policy changes",
+        f"the {run.rate_text} is too low, KL costs too much, or the reward does not follow what the policy changes",
         [run.lower_rate(0.5), *run.scale_length(2)],
     )
     return Finding([(step, score / run.spread) for step, score in course], "", cause, remedy)
@@ -189,6 +200,8 @@ def over_optimisation(run: Signals) -> Finding:
         score = (errors[step] * (peak - angle(share)) + validation) / math.sqrt(2) + lost
         course.append((step, math.log1p(max(score, 0.0))))
     cause = "the reward does not see that answers become wrong: the policy left what it measures"
+    if run.rise("reward")[-1][1] < 0:
+        cause = "the policy loses right answers, and its reward with them: steps that are too large"
     return Finding(course, "", cause, [*run.hold_policy(), *run.scale_length(0.5)])
 
 
