@@ -205,9 +205,9 @@ class Signals:
         return name if known.get(name) is None else f"{name} {price:g}"
 
     @property
-    def planned_steps(self) -> int:
+    def whole_steps(self) -> int:
         """Of the whole training, of which the last row that was logged may come before the end."""
-        return max(self.last_step, int(self.arg("max_steps", 0)))
+        return max(self.last_step, int(self.planned_steps))
 
     def set_arg(self, name: str, value: float) -> str:
         """The override for one of TRL's own arguments; Hydra needs a + if the config does not have it."""
@@ -248,7 +248,7 @@ class Signals:
 
     def scale_length(self, factor: float) -> list[str]:
         """Overrides that make training `factor` times as long as the run was, by changing what ends it."""
-        found, steps = [], self.planned_steps if factor > 1 else self.last_step
+        found, steps = [], self.whole_steps if factor > 1 else self.last_step
         if (tokens := self.config.get("train_tokens")) is not None:
             found.append(f"train_tokens={max(1, round(factor * tokens))}")
         if self.arg("max_steps", 1) <= 0:

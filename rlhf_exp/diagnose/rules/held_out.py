@@ -54,7 +54,7 @@ def no_measurable_gain(run: Signals) -> Finding | None:
     if hopeless := find_hopeless(run):
         return Finding([(None, 0.0)], evidence, *hopeless)
     cause = f"too few steps, or a change too small for {rows} {things} to show"
-    remedies = [*(run.scale_length(2) if run.planned_steps else []), *_sample_more(run, rows)]
+    remedies = [*(run.scale_length(2) if run.whole_steps else []), *_sample_more(run, rows)]
     return Finding([(None, 0.0)], evidence, cause, remedies)
 
 
