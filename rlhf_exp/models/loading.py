@@ -211,7 +211,7 @@ def _load(kind: Any, source: ModelSource, **kwargs: Any) -> Model:
     }
     source.check_whole()
     try:
-        model = (load_adapted if source.is_adapter else load_weights)(kind, source, **kwargs)
+        model: Any = (load_adapted if source.is_adapter else load_weights)(kind, source, **kwargs)
     except UNREADABLE as error:
         raise source.explain(error) from None
     except RuntimeError as error:

@@ -70,7 +70,7 @@ def check_special_tokens(experiment: Experiment) -> list[Check]:
     for i, row in enumerate(rows):
         for text in (message["content"] for value in row.values() for message in _list_messages(value)):
             if found := special & {*tokenizer(text, add_special_tokens=False)["input_ids"]}:
-                inside[i] = tokenizer.convert_ids_to_tokens(min(found))
+                inside[i] = str(tokenizer.convert_ids_to_tokens(min(found)))
     ended = sum(ids[-1] == tokenizer.eos_token_id for ids in encode_prompts(tokenizer, rows))
     said = f"{len(inside)} of the first {len(rows)} rows hold special tokens in their own text"
     said += f", such as {next(iter(inside.values()))}" if inside else ""
