@@ -100,6 +100,11 @@ def has_pairs(row: Algorithm) -> bool:
     return row.has_implicit_rewards
 
 
+def learns_from_pairs(row: Algorithm) -> bool:
+    """dpo, kto and reward models."""
+    return row.has_implicit_rewards or row.scores
+
+
 def has_critic(row: Algorithm) -> bool:
     return row.online and not row.compares_groups
 

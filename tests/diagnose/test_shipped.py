@@ -31,6 +31,8 @@ SICK = {
     "a training loss of 0.006 and a held-out one of 1.06": (
         "overfitting", "sft", {"loss": lambda x: max(1 - 2 * x, 0.006)},
         {"begin": {"loss": interval(1.05, 0.05)}, "loss": interval(1.06, 0.05)}),
+    "pairs of equal answers": (
+        "pairs_teach_nothing", "dpo", {"rewards/margins": lambda x: 0.0, "grad_norm": lambda x: 3e-6}, {}),
     "a loss that rises tenfold": ("loss_rose", "sft", {"loss": lambda x: 1 + 9 * x}, {}),
 }  # fmt: skip
 SOUND = {
@@ -41,6 +43,7 @@ SOUND = {
         "grpo", {"frac_reward_zero_std": lambda x: 0.16 + 0.24 * x, "outcome/correct": lambda x: 0.27 + 0.26 * x},
         {"difference": 0.2, "win_rate": 0.6}),
     "KTO's KL, a sum over a given answer": ("kto", {"kl": lambda x: 20 * x}, {}),
+    "a warm-up in which no margin shows": ("dpo", {"rewards/margins": lambda x: 0.0}, {}),
     "one step in which PPO clips": ("ppo", {"ppo/clip_fraction": lambda x: 0.3 if x == 1 else 0.01}, {}),
     "an entropy that falls a little": ("grpo", {"entropy": lambda x: 0.4 - 0.1 * x}, {}),
 }  # fmt: skip

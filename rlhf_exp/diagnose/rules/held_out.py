@@ -4,9 +4,12 @@ import math
 from typing import Any
 
 from rlhf_exp.algorithms import PAIRS
-from rlhf_exp.diagnose.rule import Finding, has_pairs, is_online, rule, scores_answers, writes
+from rlhf_exp.diagnose.rule import Finding, has_pairs, is_online, learns_from_pairs, rule, scores_answers, writes
 from rlhf_exp.diagnose.rules.reward import find_hopeless
 from rlhf_exp.diagnose.signals import Course, Signals, angle, last_quarter, log, mean, recent, soften
+
+ROUNDING = 1e-4
+"""A gradient norm, of weights whose usual one is above 0.1."""
 
 
 @rule("warning", "loss")
@@ -103,6 +106,18 @@ def chosen_falls(run: Signals) -> Finding:
     cause = "chosen and rejected answers are alike, and the loss lowers both: their probability goes to other texts"
     remedy = [run.lower_rate(4), run.set_arg("beta", 2 * run.arg("beta", 0.1))]
     return Finding(run.rise("logps/chosen", lambda value: log(-value)), "", cause, remedy)
+
+
+@rule("error", "rewards/margins|margin", "grad_norm", of=learns_from_pairs)
+def pairs_teach_nothing(run: Signals) -> Finding | None:
+    """In each logged row the two answers of every pair scored the same, and the gradient was nothing but rounding: they
+    are the same tokens. An exact fact."""
+    rows = run.series("rewards/margins|margin")
+    if any(margin for _, margin in rows) or max(norm for _, norm in run.series("grad_norm")) > ROUNDING:
+        return None
+    evidence = f"the margin between the two answers and the gradient are 0 in all of {len(rows)} logged rows"
+    cause = "the two answers of each pair are the same tokens, as where both are cut at the same place"
+    return Finding([(rows[0][0], math.inf), (run.last_step, math.inf)], evidence, cause, ["algo.args.max_length=null"])
 
 
 @rule("warning", "evaluation/trained/accuracy", of=scores_answers)
