@@ -113,4 +113,4 @@ MEANT = {
 }  # fmt: skip
 """As settings.MEANT, written before any of these was run."""
 
-SEEDS = (0, 1, 2)
+SEEDS = (1, 2)
