@@ -19,6 +19,7 @@ from huggingface_hub import HfApi
 from transformers import TrainingArguments
 
 from rlhf_exp import processes
+from rlhf_exp.config.defaults import explain_rows
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
 from rlhf_exp.diagnose import diagnose_run
@@ -29,7 +30,8 @@ from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_libraries
 from rlhf_exp.models.source import locate_reward_model, locate_start_model
-from rlhf_exp.preflight import run_preflight
+from rlhf_exp.preflight import check_room, run_preflight
+from rlhf_exp.preflight.check import Check
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.folder import RunFolder, read_record, write_json
@@ -144,13 +146,13 @@ def _report_and_push(cfg: Config, folder: RunFolder) -> int:
 
 def _run_stages(cfg: Config, folder: RunFolder, args: TrainingArguments, signals: StopSignals) -> None:
     set_up_libraries(cfg)
-    experiment = _load(cfg, folder, args)
+    experiment, memory = _load(cfg, folder, args)
     evaluator = (ScorerEvaluator if cfg.algo.row.scores else PolicyEvaluator)(experiment)
     with folder.phase("baseline"):
         probe = evaluator.measure_start_model()
-    if cfg.algo.row.trains and cfg.resume is None and cfg.preflight != "off":
+    if cfg.algo.row.trains and memory is not None:
         with folder.phase("preflight"):
-            run_preflight(experiment, evaluator.measured["baseline"].completions)
+            run_preflight(experiment, evaluator.measured["baseline"].completions, memory)
     if cfg.preflight == "only":
         return
     if isinstance(evaluator, PolicyEvaluator) and getattr(cfg.task, "baselines", False):
@@ -164,9 +166,11 @@ def _run_stages(cfg: Config, folder: RunFolder, args: TrainingArguments, signals
         evaluator.measure_trained_model()
 
 
-def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> Experiment:
-    """Load the parts of the experiment, and check that they fit together, and that a resumed run has the same. If the
-    task has no rows to learn from, they are first sampled from the start model."""
+def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> tuple[Experiment, Check | None]:
+    """Load the parts of the experiment, and check that they fit together and into memory, and that a resumed run has
+    the same. If the task has no rows to learn from, they are then sampled from the start model. The check of the memory
+    is returned too, None where nothing is checked."""
+    memory = None
     with folder.phase("load"):
         model = resolve_model(cfg, folder.path)
         if cfg.peft.lora is not None:
@@ -176,6 +180,10 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> Experiment
         check_vocabulary(tokenizer, task, model.config.get_text_config().vocab_size)
         folder.record["context_room"] = check_context(cfg, tokenizer, task)
         check_rows(cfg, task)
+        if line := explain_rows(cfg):
+            print(line)
+    if cfg.resume is None and cfg.preflight != "off":
+        memory = check_room(Experiment(cfg, folder, model, tokenizer, task, [], args))
     if cfg.learns_from_samples:
         samples = Path(cfg.task.samples or "self")
         if cfg.task.samples in (None, "self"):
@@ -195,7 +203,7 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> Experiment
             find_trainer(cfg.algo)
         if cfg.reward.path is not None and is_hub_id(cfg.reward.path):
             check_inputs(cfg, folder, {"reward model": locate_reward_model(cfg).identify()})
-    return Experiment(cfg, folder, model, tokenizer, task, rewards, args)
+    return Experiment(cfg, folder, model, tokenizer, task, rewards, args), memory
 
 
 def _list_facts(cfg: Config) -> dict[str, Any]:

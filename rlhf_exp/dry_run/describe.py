@@ -8,13 +8,22 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerBase, TrainingArguments
 
-from rlhf_exp.config.defaults import list_defaults, read_settings
+from rlhf_exp.config.defaults import explain_rows, list_defaults, read_settings
 from rlhf_exp.config.device import count_processes, targets_other_hardware
 from rlhf_exp.config.rules.machine import find_missing
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.config.values import show
-from rlhf_exp.dry_run.cost import TOO_LARGE, UNKNOWN, estimate_memory, estimate_time, judge_memory, write_bytes
+from rlhf_exp.dry_run.cost import (
+    TOO_LARGE,
+    UNKNOWN,
+    estimate_memory,
+    estimate_time,
+    find_memory,
+    judge_memory,
+    write_bytes,
+)
+from rlhf_exp.dry_run.fitting import advise
 from rlhf_exp.dry_run.load import Lengths, build_on_meta, load_checked_task, load_shape_and_tokenizer, measure_lengths
 from rlhf_exp.runs.figures import duration, write_name
 from rlhf_exp.runs.forecast import limit_steps
@@ -32,7 +41,7 @@ class DryRun(NamedTuple):
 
     Attributes:
         what: algorithm, task, model, device, and how much is trained.
-        fits, needs, place: of `judge_memory`.
+        fits, needs, place: of `judge_memory`, with what to change, or why the default batch is as small as it is.
         seconds: of training; None if they are not known. `time` says so, and whether it is a bound.
         unchecked: what cannot be checked here.
         notes: what the loader dropped or repeats.
@@ -84,14 +93,18 @@ def describe_dry_run(cfg: Config) -> DryRun:
             what += f"{' or more' if lengths.bound else ''}, until train_tokens are spent"
     details += [] if task is None else [_describe_rows(cfg, task)]
     details += [_describe_tokens(lengths, count_rows(cfg, args))] if cfg.algo.row.trains else []
-    judged, formulas = _describe_memory(cfg, args, model, trained, lengths)
+    (fits, needs, place), formulas = _describe_memory(cfg, args, model, trained, lengths)
+    if fits == TOO_LARGE and shape is not None:
+        place += f"; {advise(cfg, args, shape, lengths, find_memory(cfg)[0])}"
+    elif line := explain_rows(cfg):
+        place += f"; {line}"
     seconds, time, formula = _describe_time(cfg, args, model, trained, lengths, steps)
     details += [*formulas, *formula, "chosen by default:", *(f"  {line}" for line in list_chosen(cfg))]
     if task is not None and tokenizer is not None:
         details += ["the first prompt, as the model reads it:", *_render_prompt(tokenizer, task), *task.notes]
     details.append("the whole config: the same command with --cfg job --resolve")
     notes = [note for note in (task.notes if task else ()) if any(word in note for word in UNUSUAL)]
-    return DryRun(what, *judged, seconds, time, unchecked, notes, details)
+    return DryRun(what, fits, needs, place, seconds, time, unchecked, notes, details)
 
 
 def list_chosen(cfg: Config) -> list[str]:

@@ -1,6 +1,7 @@
 """Checks before training: the grader, the data and its text, memory. One table, preflight.json, and a refusal.
 
-    run_preflight(experiment, completions)      # between the start model's measurement and training
+    check_room(experiment)                      # memory, before anything is sampled or measured
+    run_preflight(experiment, completions, memory)  # between the start model's measurement and training
     FirstSteps(trainer, experiment)             # a callback that checks the first steps (first_steps.py)
 
 The completions are those just measured; nothing is sampled here.
@@ -25,18 +26,31 @@ from rlhf_exp.runs.folder import write_json
 FILE = "preflight.json"
 
 
-def run_preflight(experiment: Experiment, completions: Sequence[Completion]) -> None:
+def check_room(experiment: Experiment) -> Check:
+    """Refuse a run that does not fit into memory before it takes any time; what may not fit is said. Returns the check.
+
+    Raises:
+        ConfigError: it does not fit.
+    """
+    check = processes.on_main(lambda: check_memory(experiment))
+    if check.status != "passed":
+        record_checks(experiment, [check])
+    return check
+
+
+def run_preflight(experiment: Experiment, completions: Sequence[Completion], memory: Check) -> None:
     """Run every check that comes before the first step, on all processes.
 
     Args:
         completions: of the start model, judged; empty for a reward model.
+        memory: of `check_room`.
 
     Raises:
         ConfigError: a check failed.
     """
 
     def check() -> list[Check]:
-        return [*check_grader(experiment, completions), *check_texts(experiment, completions), check_memory(experiment)]
+        return [*check_grader(experiment, completions), *check_texts(experiment, completions), memory]
 
     record_checks(experiment, processes.on_main(check))
 

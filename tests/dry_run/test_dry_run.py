@@ -4,7 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 from transformers import AutoModelForCausalLM, GPT2Config
+from trl.kernels.chunked_logprob import TOKEN_CHUNK_SIZE
+from trl.trainer.utils import _CHUNKED_LOGPROB_CHUNK_SIZE
 
+from rlhf_exp import processes
 from rlhf_exp.config import device
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.dry_run import cost
@@ -13,6 +16,7 @@ from rlhf_exp.dry_run.show import print_dry_run, print_dry_runs
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_trace_tokenizer
 from rlhf_exp.runs import forecast
+from rlhf_exp.trainers import trimmed
 from tests.runs.building import leave_run
 
 SMALL = ["device=cpu", "task.train_rows=64", "eval.rows=16"]
@@ -59,7 +63,7 @@ def test_a_sweep_is_a_table_with_totals(no_weights, capsys):
     assert [row[3] for row in rows] == ["all passed", "all passed", "FAILED: memory"]
     assert re.fullmatch("3 jobs: memory: 2 fits, 1 DOES NOT FIT; training: at least [0-9.]+ s; checks: .*", *total)
     [problem] = failed.value.problems
-    assert problem.startswith("hardware.memory_gb=0.001: memory: training needs ")
+    assert problem.startswith("hardware.memory_gb=0.001: memory: ")
 
 
 def test_rows_parameters_and_memory_are_worked_out_by_hand(show):
@@ -76,14 +80,21 @@ def test_rows_parameters_and_memory_are_worked_out_by_hand(show):
     parameters = len(build_trace_tokenizer()) * 8 + 2 * layer + 8
     assert f"; parameters: {parameters:,}, all trained; " in text
     kept = 2 * (8 * 8 + 4.5 * (16 + 8 + 8)) * 4  # of a token in two layers: MLP, queries, keys or values
-    training, sampling = parameters * 4 * 4 + 256 * 17 * kept, parameters * 4 * 3 + 256 * 17 * 2 * 2 * 8 * 4
+    logits = (1024 // 10) * 17 * len(build_trace_tokenizer()) * 4 * 7 + len(build_trace_tokenizer()) * 8 * 4
+    training = parameters * 4 * 4 + 256 * 17 * kept + logits
+    sampling = parameters * 4 * 3 + 256 * 17 * 2 * 2 * 8 * 4
     evaluation = 2 * parameters * 4 + 128 * 17 * 2 * 2 * 8 * 4
     phases = f"training {training / 1e6:.1f} MB, sampling {sampling / 1e6:.1f} MB, evaluation {evaluation / 1e6:.1f} MB"
     assert f"memory, estimated, without the libraries: {phases}\n" in text
     parts = {"weights": 4 * parameters, "AdamW's moments": 8 * parameters, "gradients": 4 * parameters}
-    parts |= {"activations": 256 * 17 * kept}
+    parts |= {"activations": 256 * 17 * kept, "logits": logits}
     formula = " + ".join(f"{what} {bytes_ / 1e6:.1f} MB" for what, bytes_ in parts.items())
     assert kept == 1664 and f"memory of training = {formula}\n" in text
+
+
+def test_logits_are_in_tiles_of_trls_size_and_chunks_of_the_trainers():
+    assert (cost.TILE_TOKENS, cost.TILE_VOCABULARY) == (TOKEN_CHUNK_SIZE, _CHUNKED_LOGPROB_CHUNK_SIZE)
+    assert cost.CHUNK_TOKENS == trimmed.CHUNK_TOKENS
 
 
 def test_sft_counts_the_steps_of_its_demonstrations_and_has_no_reference(show):
@@ -202,19 +213,27 @@ def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_continues(show, mo
 
 
 @pytest.mark.parametrize(
-    ("peft", "way"), [("none", "add peft=lora"), ("lora", "add peft=qlora"), ("qlora", "use a smaller model")]
+    ("available", "way"),
+    [(3e7, "use algo.args."), (1e5, "no smaller batch, shorter rows or adapter fits, the least is ")],
 )
-def test_more_memory_than_is_free_fails_with_a_way_out(show, capsys, monkeypatch, peft, way):
+def test_more_memory_than_is_free_fails_with_a_way_out(show, capsys, monkeypatch, available, way):
     free = SimpleNamespace(available=10**12)
     monkeypatch.setattr("psutil.virtual_memory", lambda: free)
-    assert "\nmemory   fits: training needs " in show("algo=sft", f"peft={peft}")
-    free.available = 10**5
+    assert "\nmemory   fits: training needs " in show("algo=sft")
+    free.available = available
     with pytest.raises(ConfigError) as failed:
-        show("algo=sft", f"peft={peft}")
+        show("algo=sft")
     [problem] = failed.value.problems
-    assert f" MB, MORE than the 0.00 GB that are free on this computer; {way}" in problem
+    assert f" MB, MORE than the {available / 1e9:.2f} GB that are free on this computer; {way}" in problem
     printed = capsys.readouterr().out
     assert "\nmemory   DOES NOT FIT: training needs " in printed and "\nchecks   FAILED: memory\n" in printed
+
+
+def test_processes_share_the_memory_of_a_computer(monkeypatch):
+    cfg = compose_config(["device=cpu"])
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=6 * 10**9))
+    monkeypatch.setattr(processes, "count", lambda: 2)
+    assert cost.find_memory(cfg) == (3e9, "the 3.00 GB that are free on this computer for each of 2 processes")
 
 
 def test_on_a_gpu_its_own_free_bytes_count(monkeypatch):
@@ -223,5 +242,5 @@ def test_on_a_gpu_its_own_free_bytes_count(monkeypatch):
     cfg = compose_config([])
     fits, needs, place = judge_memory(cfg, {"training": 11e9})
     assert (fits, needs) == ("DOES NOT FIT", "training needs 11.00 GB")
-    assert place.startswith(", MORE than the 8.00 GB that are free on this GPU; add peft=")
+    assert place == ", MORE than the 8.00 GB that are free on this GPU"
     assert [judge_memory(cfg, {"training": peak})[0] for peak in (6e9, 9e9)] == ["fits", "may not fit"]
