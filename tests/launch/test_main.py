@@ -66,7 +66,8 @@ def runs(monkeypatch):
         ("peft.lora.r=16", "peft.lora.r=16: a key of peft=lora and peft=qlora alone"),
         ("device.name=cuda", "device.name=cuda: does not choose"),
         ("algo=dpo loss_type=nope", "loss_type=nope: not a loss of algo=dpo, must be one of sigmoid, hinge, ipo, "),
-        ("algo=dpo loss_type=hinge", "loss_type=hinge: not an option; with algo=dpo"),
+        ("algo=dpo loss_type=ipo", "loss_type=ipo: not an option; with algo=dpo it is algo.args.loss_type=[ipo]"),
+        ("algo=sft loss_type=dft", "loss_type=dft: not an option; with algo=sft it is algo.args.loss_type=dft"),
         ("seed=1,2", "seed=1,2: several values"), ("model.path=~/x", "model.path=~/x: cannot be read without quotes"),
         ("reward.weights={a:1", "reward.weights={a:1: cannot be read; must be KEY=VALUE"),
         ("'model=~/my folder'", "model=~/my folder: no such option; a hub id or a folder is model.path"),
@@ -197,7 +198,8 @@ def test_the_command_that_resumes_is_read_whatever_the_folder_is_called(name, tm
         _, overrides = complete([text], None, None)
         cfg, _ = compose_files(overrides)
         assert (cfg.resume, cfg.output_dir) == (name, name)
-    assert shlex.split(check_run_folder(compose_config([set_text("output_dir", name)]))[0])[-1] == typed
+    [line] = check_run_folder(compose_config([set_text("output_dir", name)]))
+    assert shlex.split(line.partition(", or ")[2]) == [typed]
 
 
 @pytest.mark.parametrize("named", ["latest", "outputs/latest"])
