@@ -176,9 +176,9 @@ def _read_saved(run: dict[str, Any], name: str, form: type[dict] | type[list]) -
 def _find_interval(evaluation: dict, section: str, name: str) -> Figure:
     part = evaluation.get(section)
     found = part.get(name) if isinstance(part, dict) else None
-    is_interval = isinstance(found, dict) and {"value", "low", "high"} == set(found)
-    is_interval = is_interval and all(isinstance(value, float | int | None) for value in found.values())
-    return found if is_interval else None
+    if not isinstance(found, dict) or {"value", "low", "high"} != set(found):
+        return None
+    return found if all(isinstance(value, float | int | None) for value in found.values()) else None
 
 
 def _holds(found: Any, sign: str, wanted: str) -> bool:
