@@ -188,4 +188,5 @@ def apply(config: dict[str, Any], override: str) -> dict[str, Any]:
 
 @cache
 def _read_value(text: str) -> Any:
-    return OmegaConf.to_container(OmegaConf.from_dotlist([f"value={text}"]))["value"]
+    read: Any = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={text}"]))
+    return read["value"]

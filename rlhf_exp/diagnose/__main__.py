@@ -94,8 +94,8 @@ def _tell(path: Path, report: dict[str, Any]) -> list[str]:
     """The lines of one report."""
     lines = [f"{path}: {report['health']}, {len(report['checked'])} rules checked"]
     lines += [f"  {text}" for text in report.get("log", [])]
-    if told := tell_remedies(report):
-        lines.append(f"  try first: {told}")
+    if first := tell_remedies(report):
+        lines.append(f"  try first: {first}")
     for found in report["findings"]:
         steps = " at steps {} to {}".format(*found["steps"]) if found["steps"] else ""
         lines.append(f"  {found['severity']} {found['name']}{steps}: {found['evidence']}")

@@ -147,7 +147,7 @@ def _set(config: dict[str, Any], key: str, value: float) -> str:
 
 def _find_default(run: Signals, key: str) -> float | None:
     """None if it is not known, or is no number."""
-    rates = (run.config.get("model") or {}).get("learning_rate")
+    rates = (run.config.get("model") or {}).get("learning_rate") or {}
     if key == "algo.args.learning_rate":
         return run.usual_rate
     if key == "algo.critic_learning_rate":

@@ -198,4 +198,4 @@ def _count_token_bytes(args: TrainingArguments, model: PreTrainedModel, width: i
     shape = model.config.get_text_config()
     named = {name: getattr(shape, name) for name in shape.attribute_map}  # hidden_size, where it is called n_embd
     mixed = 2 if args.bf16 or args.fp16 else width  # of a value that autocast makes
-    return count_token_bytes(shape.to_dict() | named, mixed, args.activation_checkpointing)
+    return count_token_bytes(shape.to_dict() | named, mixed, bool(args.activation_checkpointing))

@@ -108,7 +108,8 @@ def _apply(cfg: Config, args: Any, change: Change) -> Config:
         cfg = replace(cfg, max_tokens=change["max_tokens"])
         of_args |= {"max_completion_length": cfg.max_tokens} if cfg.algo.row.online else {}
     if "task.max_length" in change:
-        cfg = replace(cfg, task=replace(cfg.task, max_length=change["task.max_length"]))
+        keys: Any = cfg.task
+        cfg = replace(cfg, task=replace(keys, max_length=change["task.max_length"]))
     if "eval.batch_size" in change:
         cfg = replace(cfg, eval=replace(cfg.eval, batch_size=change["eval.batch_size"]))
     if name := change.get("peft"):

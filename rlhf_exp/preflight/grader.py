@@ -60,7 +60,7 @@ class Bench:
         """What encoding and decoding leave of a text, as of a completion: a special token in it is lost."""
         tokenizer = self.experiment.tokenizer
         ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-        return tokenizer.decode(ids, skip_special_tokens=True)
+        return str(tokenizer.decode(ids, skip_special_tokens=True))
 
     def reward(self, texts: Texts) -> list[float]:
         """The weighted sum of the rewards of each text."""

@@ -178,7 +178,8 @@ def _find_interval(evaluation: dict, section: str, name: str) -> Figure:
     found = part.get(name) if isinstance(part, dict) else None
     if not isinstance(found, dict) or {"value", "low", "high"} != set(found):
         return None
-    return found if all(isinstance(value, float | int | None) for value in found.values()) else None
+    known: Any = found if all(isinstance(value, float | int | None) for value in found.values()) else None
+    return known
 
 
 def _holds(found: Any, sign: str, wanted: str) -> bool:

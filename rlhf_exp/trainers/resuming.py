@@ -71,7 +71,7 @@ class Resumable(AnyTrainer):
             scheduler.lr_lambdas = [partial(self._follow_tokens, rate) for rate in scheduler.lr_lambdas]
         return scheduler
 
-    def _follow_tokens(self, rate: Callable[[float], float], step: int) -> float:
+    def _follow_tokens(self, rate: Callable[[Any], float], step: int) -> float:
         return rate(max(step, self.place_in_schedule()))
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
