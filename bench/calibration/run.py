@@ -11,7 +11,6 @@ import json
 import shutil
 import time
 import traceback
-from collections.abc import Iterable
 from pathlib import Path
 
 import others
@@ -38,7 +37,7 @@ def main() -> None:
     torch.set_num_threads(1)
     pipeline._report_and_push = lambda cfg, folder: 0  # type: ignore[assignment]  # a tenth of a run's time
     prepare()
-    plan = list_others(given.seeds or others.SEEDS) if given.others else list_runs(given.seeds)
+    plan = list_others() if given.others else list_runs(given.seeds)
     plan = [one for one in plan if not given.only or one[1] in given.only]
     if given.preflight:
         plan = [
@@ -81,16 +80,17 @@ def list_runs(seeds: list[int] | None = None) -> list[tuple[str, str, int, list[
     return plan
 
 
-def list_others(seeds: Iterable[int]) -> list[tuple[str, str, int, list[str]]]:
+def list_others() -> list[tuple[str, str, int, list[str]]]:
     """As `list_runs`, of others.py: those that rules were mended on first."""
     plan = []
     for part, healthy, failures in (
         ("_developed", others.HEALTHY_DEVELOPED, others.FAILURES_DEVELOPED),
         ("", others.HEALTHY, others.FAILURES),
     ):
-        for seed in seeds:
+        for seed in others.SEEDS["healthy"]:
             plan += [(f"others{part}", name, seed, [*given, f"seed={100 * seed + place}"])
                      for place, (name, given) in enumerate(healthy.items())]  # fmt: skip
+        for seed in others.SEEDS["failures"]:
             plan += [(f"others_failures{part}", name, seed, [*given, *OFF, f"seed={seed}"])
                      for name, given in failures.items()]  # fmt: skip
     return plan
