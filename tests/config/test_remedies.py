@@ -45,20 +45,23 @@ def find_all(overrides, room=None):
             "loss": lambda x: math.nan if x > 0.9 else 0.01,
             "ppo/kl": lambda x: x,
             "outcome/correct": lambda x: 0.0,
+            "frac_reward_zero_std": lambda x: 0.99,
         }
         evaluation = make_evaluation(0.0, counts=counts, algo=algo)
         for side, loss in (("baseline", 0.69), ("trained", 0.8)):
             evaluation[side]["loss"] = interval(loss, 0.02)
         metrics = make_metrics(algo, courses | {"validation/accuracy": lambda x: 0.5 - 0.1 * x})
-        for name in ANY_SCORE.scores:
+        for name in ("", *ANY_SCORE.scores):
             alone = Calibration({name: [-1e6] * 4}, [], {name: [1, 1]})
-            found += diagnose(metrics, evaluation, config, room, calibration=alone)["findings"][:1]
-    return [finding for finding in found if finding["severity"] != "info"]
+            config["monitor"]["ignore"] = [] if name == "nonfinite_loss" else ["nonfinite_loss"]  # that is always there
+            several = diagnose(metrics, evaluation, config, room, calibration=alone)["findings"]
+            found += [finding for finding in several if finding["name"] == name or not name]
+    return found
 
 
 BY_HAND = {
     "reward_model_at_chance", "control_arm", "length_bias", "misses_end_of_text", "wrong_reference",
-    "answers_without_reasoning",
+    "answers_without_reasoning", "policy_stands_still",
 }  # fmt: skip
 """Rules that may know no setting to change."""
 

@@ -131,7 +131,8 @@ def make_calibration(runs=40):
         config = make_config(algo, reward={"weights": {"outcome": 1.0, "format": 1.0}})
         config["algo"]["target_kl"] = 3.0
         found.append(score_run(make_metrics(algo, courses, seed=seed), evaluation, config))
-    return Calibration({name: [scores[name] for scores in found] for name in found[0]}, ["constructed"] * runs)
+    right = {name: [1, 1] for name in found[0]}
+    return Calibration({name: [scores[name] for scores in found] for name in found[0]}, ["constructed"] * runs, right)
 
 
 def judge(courses=None, algo="grpo", evaluation=None, config=None, calibration=None, samples=None, **form):

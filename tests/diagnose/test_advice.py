@@ -1,4 +1,4 @@
-"""What a run is told to change: which remedy comes first, what is not said beside it, and settings far from defaults."""
+"""What a run is told to change: which remedy comes first, what is not said beside it, settings far from a default."""
 
 from dataclasses import asdict
 

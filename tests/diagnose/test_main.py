@@ -9,6 +9,7 @@ import pytest
 
 from rlhf_exp import pipeline
 from rlhf_exp.diagnose.__main__ import main
+from rlhf_exp.diagnose.foreign import guess_algo
 from rlhf_exp.runs import forecast
 from tests.diagnose.cases import make_metrics
 
@@ -29,8 +30,55 @@ def test_a_trainers_state_is_diagnosed(tmp_path, capsys):
     }
     assert main(["--trl", str(write_state(tmp_path / "trainer_state.json", courses=courses))]) == 0
     told = capsys.readouterr().out
-    assert "gradient_spike at steps" in told and "try: +algo.args.learning_rate=" in told
+    assert "gradient_spike at steps" in told and "try: a lower learning_rate" in told
+    assert "give --learning-rate for figures" in told and "give --beta" in told
     assert "entropy_collapse (probe/entropy|entropy)" in told
+
+
+LOGGED = {"learning_rate": lambda x: 2e-5 * min(1.0, 5 * x), "probe/kl": None, "probe/entropy": None}
+DRIFTS = LOGGED | {"kl": lambda x: 4 * x}
+SPIKES = LOGGED | {"grad_norm": lambda x: 5e3 if 0.4 < x < 0.6 else 0.5}
+NO_KL = SPIKES | {"kl": None}
+CUT = LOGGED | {"completions/max_length": lambda x: 64, "completions/clipped_ratio": lambda x: 0.05 + 0.8 * x}
+BOTH = ["--beta", "0.04", "--learning-rate", "1e-5"]
+
+
+@pytest.mark.parametrize(
+    ("algo", "courses", "flags", "lines"),
+    [
+        ("grpo", DRIFTS, [], ["try: a higher beta", "arguments of GRPOConfig", "give --beta", "cause: beta holds"]),
+        ("grpo", DRIFTS, ["--beta", "0.04"], ["try: beta=0.08", "beta 0.04 holds the policy"]),
+        ("grpo", DRIFTS | {"grad_norm": SPIKES["grad_norm"]}, BOTH, ["try first: learning_rate=5e-06"]),
+        ("grpo", DRIFTS, ["--beta", "100"], ["try: beta=0.05", "; beta=100 is 2,000 times its default 0.05"]),
+        ("grpo", SPIKES, [], ["try: learning_rate=5e-06", "grad_norm 0.5 -> 0.5, 5e+03 at step ", "rate 2e-05 is too"]),
+        ("grpo", NO_KL | {"grad_norm": lambda x: 0.5, "entropy": lambda x: 0.4 + 4 * x}, [], ["try: learning_rate="]),
+        ("dpo", LOGGED | {"logps/chosen": lambda x: -8 - 100 * x}, [], ["try: learning_rate=5e-06", "of DPOConfig"]),
+        ("ppo", DRIFTS | {"ppo/kl": lambda x: 90 * x}, ["--beta", "0.1"], ["try: kl_coef=0.2", "of PPOConfig"]),
+    ],
+)
+def test_a_log_is_answered_in_the_names_of_trl_with_its_figures(tmp_path, capsys, algo, courses, flags, lines):
+    assert main(["--trl", str(write_state(tmp_path / "s.json", algo, courses)), *flags]) == 0
+    told = capsys.readouterr().out
+    assert [line for line in lines if line not in told] == []
+    assert "algo." not in told and "reward.weights" not in told
+    assert ("give --beta" in told) == (algo != "ppo" and "--beta" not in flags and courses.get("kl", True) is not None)
+    assert "give --learning-rate" not in told
+
+
+def test_a_folder_of_trl_is_the_log_of_its_newest_checkpoint(tmp_path, capsys):
+    for step in (90, 100):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        write_state(tmp_path / f"checkpoint-{step}" / "trainer_state.json")
+    assert main(["--trl", str(tmp_path)]) == 0
+    assert f"{tmp_path / 'checkpoint-100' / 'trainer_state.json'}: " in capsys.readouterr().out
+    write_state(tmp_path / "trainer_state.json")
+    assert main(["--trl", str(tmp_path)]) == 0
+    assert f"{tmp_path / 'trainer_state.json'}: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("series", "algo"), [(["kl"], "kto"), ([], "dpo")])
+def test_kto_is_told_from_dpo_by_its_kl(series, algo):
+    assert guess_algo([dict.fromkeys(["rewards/chosen", "logps/chosen", *series], 0.1)]) == algo
 
 
 def test_a_table_of_wandb_is_diagnosed_under_our_names(tmp_path, capsys):
@@ -84,6 +132,10 @@ BAD = {
     "a folder without metrics": (["empty"], "nothing to diagnose in it"),
     "nothing named": ([], "nothing to diagnose; name"),
     "no file": (["--trl", "nope.json"], "--trl nope.json: no such file"),
+    "a folder without a log": (["--trl", "empty"], "empty: no trainer_state.json in it"),
+    "a price below 0": (["--trl", "foreign.json", "--beta", "-1"], "--beta=-1.0: must be a number >= 0"),
+    "a rate of 0": (["--trl", "foreign.json", "--learning-rate", "0"], "--learning-rate=0.0: must be"),
+    "a price beside a run": (["empty", "--beta", "0.1"], "--beta: only with --trl or --wandb"),
     "half a file": (["--trl", "half.json"], "not valid JSON"),
     "another file": (["--trl", "other.json"], "log_history"),
     "no needed series": (["--trl", "foreign.json"], "rules read"),

@@ -210,7 +210,7 @@ APART = BELOW | {"sampling/sampling_logp_difference/mean": lambda x: 0.3}
     [
         (BELOW, {"top_p": 0.8}, "top_p=0.8", "algo.args.top_p=1"),
         ({"kl_k1": lambda x: -0.2}, {}, "another model", "+algo.args.beta=0.05"),
-        (APART, {}, "padding", "+algo.args.beta=0.05"),
+        (APART, {}, "padding", "+algo.args.learning_rate=5e-07"),  # which the other finding shares
     ],
 )
 def test_the_cause_of_a_negative_kl_is_told_apart(courses, args, cause, remedy):
@@ -235,11 +235,62 @@ LONGER = ["algo.args.num_generations=32", "+algo.args.max_steps=800"]
 def test_only_a_start_with_no_right_answer_is_told_to_begin_with_sft(correct, course, task, remedies):
     courses = {"outcome/correct": lambda x: course, "frac_reward_zero_std": lambda x: 0.99}
     evaluation = make_evaluation(**FLAT, counts={"correct": correct, "partial": 4, "failed": 28 - correct})
-    found = judge(courses, evaluation=evaluation, config=CONFIG | {"task": task})["found"]
-    both = [found[name] for name in ("no_reward_variance", "no_measurable_gain")]
+    both = [  # a note has a remedy where nothing accuses the run
+        judge(courses, evaluation=evaluation, config=CONFIG | {"task": task}, calibration=calibration)["found"][name]
+        for name, calibration in (("no_reward_variance", None), ("no_measurable_gain", Calibration({})))
+    ]
     assert [finding["remedy"] for finding in both] == remedies
     hopeless = [finding["cause"].startswith("the start model has none of 32") for finding in both]
     assert hopeless == [remedies != LONGER] * 2
+
+
+def explain(frac, correct):
+    return judge({"outcome/correct": lambda x: correct, "frac_reward_zero_std": frac})["found"]["no_reward_variance"]
+
+
+@pytest.mark.parametrize(
+    ("frac", "correct", "cause"),
+    [
+        (lambda x: 0.99, 0.95, "nearly all solved"),
+        (lambda x: 0.99, 0.57, "the completions of a group are too similar"),
+        (lambda x: 0.99, 0.03, "the problems are too hard, or the completions of a group"),
+        (lambda x: min(1.0, 0.2 + x), 0.57, "the policy does one thing only"),
+    ],
+)
+def test_the_cause_of_equal_rewards_agrees_with_the_share_of_right_answers(frac, correct, cause):
+    assert explain(frac, correct)["cause"].startswith(("training problems are " if "solved" in cause else "") + cause)
+
+
+def test_the_usual_rate_is_not_called_too_low():
+    rates = {"learning_rate": {"grpo": 1e-3}, "parameters": 1000}
+    for rate, part in ((1e-3, "the trained parameters take no part"), (1e-6, "the learning rate 1e-06 is too low")):
+        config = make_config(args={"learning_rate": rate}, model=rates)
+        found = judge({"probe/kl": lambda x: 1e-12}, config=config)["found"]["policy_stands_still"]
+        assert found["cause"].startswith(part)
+        assert found["remedy"] == (None if rate == 1e-3 else "algo.args.learning_rate=0.001")
+
+
+def test_evidence_tells_a_spike_that_is_over():
+    courses = {"grad_norm": lambda x: 5e3 if 0.4 < x < 0.6 else 0.1 + 0.01 * x}
+    finding = judge(courses)["found"]["gradient_spike"]
+    assert finding["evidence"] == "grad_norm 0.1 -> 0.109, 5e+03 at step 170"
+    assert ", 5" not in judge({"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3})["found"]["gradient_spike"]["evidence"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "args", "remedy"),
+    [
+        (40, {"max_steps": 410}, "algo.args.max_steps=820"),  # the last row that is logged is of step 400
+        (4, {"max_steps": 110}, "algo.args.max_steps=220"),
+        (0, {"max_steps": 110}, "algo.args.max_steps=220"),
+        (40, {}, "+algo.args.max_steps=800"),
+        (40, {"max_steps": -1, "num_train_epochs": 2}, "algo.args.num_train_epochs=4"),
+    ],
+)
+def test_training_longer_is_longer_than_it_was_planned(rows, args, remedy):
+    config = make_config(args={"learning_rate": 1e-3} | args)
+    report = judge(evaluation=make_evaluation(**FLAT), config=config, rows=rows, calibration=Calibration({}))
+    assert report["found"]["no_measurable_gain"]["remedy"] == remedy
 
 
 def test_solved_problems_need_no_more_steps():
@@ -268,7 +319,7 @@ def make_losses(baseline, trained, width, **paired):
 
 def find_overfitting(evaluation, algo, training, args=None):
     metrics = [{"step": i + 1, "loss": 0.7 if i < 60 else training} for i in range(100)]
-    calibration = Calibration({"overfitting": [0.0, 0.0, 0.1, 0.6] * 5})
+    calibration = Calibration({"overfitting": [0.0, 0.0, 0.1, 0.6] * 5}, [], {"overfitting": [1, 1]})
     report = diagnose(
         metrics, evaluation, make_config(algo, {"learning_rate": 1e-3} | (args or {})), calibration=calibration
     )
