@@ -9,6 +9,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 ENGINES := .venv-engines
+NEWEST := .venv-newest
 PIP := $(PY) -m pip --disable-pip-version-check --no-input
 PYTHONS = $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
 BENCH = $(sort $(wildcard bench/*.py))
@@ -18,7 +19,7 @@ IMAGE = rlhf-exp
 EXTRAS = bitsandbytes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-learning test-engines test-slurm coverage lint audit pip-audit bench calibrate compare noise sweep report tiny docker
+.PHONY: help run test test-learning test-newest test-engines test-slurm coverage lint audit pip-audit bench calibrate compare noise sweep report tiny docker
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -26,11 +27,17 @@ help: ## list the targets
 run: $(INSTALLED) ## the main job, GRPO on Countdown: measure, train, measure again, report
 	$(PY) -m rlhf_exp algo=grpo task=countdown $(ARGS)
 
-test: $(INSTALLED) ## every test but those of test-learning, test-engines and test-slurm, two at a time
+test: $(INSTALLED) ## every test but those of the targets below, two at a time
 	$(PYTEST) -m "not learning and not engines" $(ARGS)
 
 test-learning: $(INSTALLED) ## what takes long: what each algorithm learns, that long runs agree, the experiments' dry runs
 	$(PYTEST) -m learning $(ARGS)
+
+test-newest: $(INSTALLED) ## what `make test` runs, with the newest versions that pyproject.toml allows, in .venv-newest
+	$(PY) -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip --disable-pip-version-check --no-input install --upgrade --upgrade-strategy eager \
+	    $$(grep ^torch== requirements.lock) -e ".[bitsandbytes,tensorboard,wandb,dev]"
+	$(subst $(PY),$(NEWEST)/bin/python,$(PYTEST)) -m "not learning and not engines" $(ARGS)
 
 test-engines: $(ENGINES)/.installed ## vLLM itself on a CPU, in an environment of its own, .venv-engines
 	OMP_NUM_THREADS=1 $(ENGINES)/bin/python -m pytest --durations=50 -m engines tests/engines $(ARGS)

@@ -34,7 +34,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.models.generation import roll_out
+from rlhf_exp.models.generation import CACHE, roll_out
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.rewards import build_rewards
@@ -108,7 +108,7 @@ def repeat_last(lengths: dict[int, int], eos: int) -> Callable[..., Any]:
 
     def force(model: torch.nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
         nonlocal step
-        if kwargs.get("past_key_values") is None:
+        if kwargs.get(CACHE) is None:
             return output
         tokens = kwargs["input_ids"]
         step = step + 1 if tokens.shape[1] == 1 else 0

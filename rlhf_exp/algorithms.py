@@ -62,6 +62,9 @@ class Algorithm:
     kl_price: str | None = None
     """The key of the price of KL to the reference; None: it has no reference, and may move away from the start
     model."""
+    logged_kl: tuple[str, str] | None = None
+    """The series in which its trainer logs the KL of its own samples to the reference, and what a value is of: a token
+    or a completion. None for kto too, whose `kl` is of given answers."""
     held_out_loss: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """TRL's arguments that change the training loss, and their values with which it equals the loss that is measured on
     held-out rows; empty: no loss is measured."""
@@ -108,6 +111,7 @@ ALGORITHMS = {
         batch=128,  # completions: 8 problems of 16
         compares_groups=True,
         kl_price="algo.args.beta",
+        logged_kl=("kl", "token"),
         # On validation rows 1e-3 gave 52%, 1.4e-3 51% at more KL; 2e-3, with beta 0.01, 32% after 50 steps.
         rates=((SMALL, 1e-3, MEASURED), (2e8, 1e-5, BETWEEN), (ANY, 1e-6, "TRL's default, DeepSeekMath 7B")),
     ),
@@ -118,6 +122,7 @@ ALGORITHMS = {
         minibatches=4,
         scores_rollouts=True,
         kl_price="algo.init_kl_coef",
+        logged_kl=("ppo/kl", "completion"),
         rates=(
             (SMALL, 5e-4, MEASURED),
             (2e8, 1e-5, "about that of TRL's first PPO scripts with GPT-2"),
@@ -132,6 +137,7 @@ ALGORITHMS = {
         scores_rollouts=True,
         compares_groups=True,
         kl_price="algo.args.beta",
+        logged_kl=("kl", "token"),
         # With beta 0.015: +15 points on Countdown's validation rows after 80 steps, at 4.6 nats.
         rates=((SMALL, 1e-3, MEASURED), (2e8, 1e-5, BETWEEN), (ANY, 1e-6, "TRL's default")),
     ),

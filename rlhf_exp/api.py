@@ -49,7 +49,7 @@ def compose(
     of_study = ["hydra.mode=RUN"] if place["config_name"] is not None and "hydra.mode=RUN" not in overrides else []
     with explaining(overrides):
         cfg, settings = compose_files([*of_study, *overrides], **place)
-    config = check_job(cfg, settings.overrides.task)
+    config = check_job(cfg, settings)
     if problems := [] if is_named_by_time(cfg) else check_run_folder(config):
         raise ConfigError(problems)
     typed = [f"--{key.replace('_', '-')}={value}" for key, value in place.items() if value is not None]

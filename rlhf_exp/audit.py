@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rlhf_exp.commands import run_command
 from rlhf_exp.config.hub import prepare_hub
-from rlhf_exp.errors import FAILED
+from rlhf_exp.errors import FAILED, tell
 from rlhf_exp.launch.arguments import compose_command
 
 USAGE = """\
@@ -48,7 +48,7 @@ def _work(arguments: list[str]) -> int:
     folder = RunFolder(Path(cfg.output_dir), {})  # nothing is written into it
     experiment = Experiment(cfg, folder, locate_start_model(cfg), tokenizer, task, rewards)
     found = [describe_check(check, asdict(cfg)) for check in check_grader(experiment, [], strict=True)]
-    print(format_checks(found))
+    tell(format_checks(found))
     return FAILED if any(one["status"] == "failed" for one in found) else 0
 
 

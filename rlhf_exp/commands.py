@@ -13,10 +13,14 @@ import time
 import traceback
 from argparse import ArgumentParser
 from collections.abc import Callable
+from io import TextIOWrapper
 from typing import Any, NoReturn
 
 from rlhf_exp import __version__, processes
-from rlhf_exp.errors import FAILED, NOTE, REFUSED, ConfigError, Stop, name_error, printable, say
+from rlhf_exp.errors import FAILED, NOTE, REFUSED, ConfigError, Stop, name_error, printable, say, show, tell
+
+OF_THE_DISK = (errno.ENAMETOOLONG, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+"""Errors that say enough in one line."""
 
 FOLDERS = ("chat", "describe", "diagnose", "report", "runs", "sample", "study", "view")
 COMMANDS = {name: f"rlhf_exp.{name}.__main__" for name in FOLDERS}
@@ -36,10 +40,10 @@ def run_command(
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if {"-h", "--help"} & set(arguments):
-        print(usage(), end="")
+        tell(usage(), end="")
         return 0
     if "--version" in arguments:
-        print(f"rlhf_exp {__version__}")
+        tell(f"rlhf_exp {__version__}")
         return 0
     if not sys.stderr.isatty():  # a log would keep every redraw; ours are lines there: progress.py
         hide_bars()
@@ -53,6 +57,8 @@ def guard(work: Callable[[], int | None], command: str = "", where: str = "") ->
     """The exit status of `work`. Its errors are printed on stderr, with `where` before them: one line for each mistake
     of the user (status 2), one line for a failure (1), after its traceback unless a folder holds that (see `claim`);
     the status of a signal is 128 plus its number."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: where a locale is ASCII
     try:
         return work() or 0
     except KeyboardInterrupt as error:
@@ -61,8 +67,8 @@ def guard(work: Callable[[], int | None], command: str = "", where: str = "") ->
         notes = [note.removeprefix(NOTE) for note in getattr(error, "__notes__", ()) if note.startswith(NOTE)]
         if isinstance(error, SystemExit) and not (error.code or notes) and processes.is_main():
             return 0  # a flag such as --info has printed all that was asked for
-        if not notes and isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-            error = ConfigError([f"{str(error.filename)[:60]}...: {error.strerror}"])
+        if not notes and isinstance(error, OSError) and error.errno in OF_THE_DISK:
+            error = ConfigError([f"{show(error.filename or 'the disk', 200)}: {error.strerror}"])
         problems = error.problems if isinstance(error, ConfigError) else notes
         if not processes.is_main():
             time.sleep(processes.GRACE_S)  # torchrun ends this rank if rank 0 ends with the same error

@@ -116,6 +116,12 @@ class AlarmStop(Stop):
         self.name = alarm
 
 
+def tell(text: str, end: str = "\n") -> None:
+    """Print a text on stdout, at once. Nothing else in the package prints (tests/test_security.py): what comes from a
+    file, a model or a name can then not act on the terminal."""
+    print(printable(text), end=end, flush=True)
+
+
 def say(line: str, command: str = "", colour: str | None = None) -> None:
     """A line on stderr after the name of the command: `rlhf_exp: `, or `rlhf_exp describe: `."""
     print(paint(f"rlhf_exp{' ' if command else ''}{command}: {printable(line)}", colour, sys.stderr), file=sys.stderr)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rlhf_exp.commands import parse_flags, run_command
 from rlhf_exp.config.rules.files import explain_pickle
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.runs.lock import find_latest
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp merge", description=__doc__.splitlines()[2], allow_abbrev=False)
@@ -36,7 +36,7 @@ def _work(arguments: list[str]) -> None:
     if problem := _find_problem(adapter, out, args.base):
         raise ConfigError([problem])
 
-    print(f"adds {adapter} to its base: {out}", flush=True)
+    tell(f"adds {adapter} to its base: {out}")
     import transformers
 
     from rlhf_exp.models.loading import merge
@@ -47,7 +47,7 @@ def _work(arguments: list[str]) -> None:
     source = ModelSource(str(adapter), base=args.base, dtype=args.dtype)
     merge(source, out)
     write_merged_card(adapter, source.weights, out, shlex.join(["python", "-m", "rlhf_exp", "merge", *arguments]))
-    print(f"written: {out} ({adapter} on {source.weights}, {args.dtype})")
+    tell(f"written: {out} ({adapter} on {source.weights}, {args.dtype})")
 
 
 def _find_problem(adapter: Path, out: Path, base: str | None) -> str | None:

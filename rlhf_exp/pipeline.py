@@ -9,6 +9,7 @@ import shlex
 import time
 import traceback
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,16 +19,19 @@ from huggingface_hub import HfApi
 from transformers import TrainingArguments
 
 from rlhf_exp import processes
+from rlhf_exp.config.defaults import explain_rows
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
 from rlhf_exp.diagnose import diagnose_run
 from rlhf_exp.diagnose.signals import Signals
-from rlhf_exp.errors import FAILED, ConfigError, NonFiniteLoss, Stop, name_error, printable, read_message, say
+from rlhf_exp.dry_run.load import build_on_meta
+from rlhf_exp.errors import FAILED, ConfigError, NonFiniteLoss, Stop, name_error, read_message, say, tell
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_libraries
 from rlhf_exp.models.source import locate_reward_model, locate_start_model
-from rlhf_exp.preflight import run_preflight
+from rlhf_exp.preflight import check_room, run_preflight
+from rlhf_exp.preflight.check import Check
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.folder import RunFolder, read_record, write_json
@@ -60,7 +64,7 @@ def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
             return _end(cfg, folder, signals, error)
         folder.finish("finished")
         if cfg.preflight == "only":
-            print(f"preflight=only: nothing was trained; {folder.path / 'preflight.json'} holds the figures")
+            tell(f"preflight=only: nothing was trained; {folder.path / 'preflight.json'} holds the figures")
             return 0
         return _report_and_push(cfg, folder) if processes.is_main() else 0
 
@@ -78,7 +82,7 @@ def _end(cfg: Config, folder: RunFolder, signals: StopSignals, error: BaseExcept
     elif isinstance(error, KeyboardInterrupt) and cause is None:  # else another rank has failed, and torchrun ends all
         stop = Stop.of(error)
         folder.finish("stopped", stop.name)
-        print(f"\n{describe_stop(stop, folder.path)}", flush=True)
+        tell(f"\n{describe_stop(stop, folder.path)}")
         with suppress(KeyboardInterrupt):
             _report_what_there_is(folder)
         return stop.status
@@ -86,10 +90,13 @@ def _end(cfg: Config, folder: RunFolder, signals: StopSignals, error: BaseExcept
         signals.are_ignored = processes.count() > 1  # torchrun now ends all ranks
         folder.finish("failed", cause or f"{type(error).__name__}: {read_message(error)}")
         _report_what_there_is(folder)
-        if isinstance(error, NonFiniteLoss):
+        if isinstance(error, NonFiniteLoss) and "train" not in folder.record["seconds"]:
+            name = cfg.model.path or cfg.model.name
+            tell(f"\nNothing was trained yet: it is the weights of {name}, or model.dtype={cfg.model.dtype}")
+        elif isinstance(error, NonFiniteLoss):
             lower = [Signals([], {}, asdict(cfg), None, []).lower_rate(4)]
             lower += ["model.init=null"] * (cfg.model.init is not None)
-            print(f"\n{describe_restart(folder.path, lower)}", flush=True)
+            tell(f"\n{describe_restart(folder.path, lower)}")
         if cause:
             raise RuntimeError(cause) from error
     raise error
@@ -116,7 +123,7 @@ def _find_failed_rank(folder: Path) -> str | None:
 
 def _report_and_push(cfg: Config, folder: RunFolder) -> int:
     """Report on a finished run and push its model; if that fails the run still counts as finished."""
-    later = f"python -m rlhf_exp report {folder.path}"
+    later = shlex.join(["python", "-m", "rlhf_exp", "report", str(folder.path)])
     try:
         with folder.phase("report"):
             _write_report(folder)
@@ -126,10 +133,10 @@ def _report_and_push(cfg: Config, folder: RunFolder) -> int:
             with folder.phase("push"):
                 folder.record["pushed"] = push(cfg, folder.path)
             if folder.record["pushed"]:
-                print(f"pushed       {folder.record['pushed']}")
+                tell(f"pushed       {folder.record['pushed']}")
     except KeyboardInterrupt as error:
         stop = Stop.of(error)
-        print(f"\nFinished; {stop.name} cut off its report. Write it with: {later}", flush=True)
+        tell(f"\nFinished; {stop.name} cut off its report. Write it with: {later}")
         return stop.status
     except OSError as error:
         say(f"the run has finished, but its report cannot be written, {error.strerror or error}; once it can: {later}")
@@ -139,13 +146,13 @@ def _report_and_push(cfg: Config, folder: RunFolder) -> int:
 
 def _run_stages(cfg: Config, folder: RunFolder, args: TrainingArguments, signals: StopSignals) -> None:
     set_up_libraries(cfg)
-    experiment = _load(cfg, folder, args)
+    experiment, memory = _load(cfg, folder, args)
     evaluator = (ScorerEvaluator if cfg.algo.row.scores else PolicyEvaluator)(experiment)
     with folder.phase("baseline"):
         probe = evaluator.measure_start_model()
-    if cfg.algo.row.trains and cfg.resume is None and cfg.preflight != "off":
+    if cfg.algo.row.trains and memory is not None:
         with folder.phase("preflight"):
-            run_preflight(experiment, evaluator.measured["baseline"].completions)
+            run_preflight(experiment, evaluator.measured["baseline"].completions, memory)
     if cfg.preflight == "only":
         return
     if isinstance(evaluator, PolicyEvaluator) and getattr(cfg.task, "baselines", False):
@@ -159,16 +166,24 @@ def _run_stages(cfg: Config, folder: RunFolder, args: TrainingArguments, signals
         evaluator.measure_trained_model()
 
 
-def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> Experiment:
-    """Load the parts of the experiment, and check that they fit together, and that a resumed run has the same. If the
-    task has no rows to learn from, they are first sampled from the start model."""
+def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> tuple[Experiment, Check | None]:
+    """Load the parts of the experiment, and check that they fit together and into memory, and that a resumed run has
+    the same. If the task has no rows to learn from, they are then sampled from the start model. The check of the memory
+    is returned too, None where nothing is checked."""
+    memory = None
     with folder.phase("load"):
         model = resolve_model(cfg, folder.path)
+        if cfg.peft.lora is not None:
+            build_on_meta(cfg, deepcopy(model.config))
         tokenizer = load_tokenizer(model)
         task = load_task(cfg, tokenizer)
-        check_vocabulary(tokenizer, task)
+        check_vocabulary(tokenizer, task, model.config.get_text_config().vocab_size)
         folder.record["context_room"] = check_context(cfg, tokenizer, task)
         check_rows(cfg, task)
+        if line := explain_rows(cfg):
+            print(line)
+    if cfg.resume is None and cfg.preflight != "off":
+        memory = check_room(Experiment(cfg, folder, model, tokenizer, task, [], args))
     if cfg.learns_from_samples:
         samples = Path(cfg.task.samples or "self")
         if cfg.task.samples in (None, "self"):
@@ -181,14 +196,14 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> Experiment
         rows = {"train": task.train, "held_out": task.eval, "held_out_pairs": task.pairs}
         folder.record["rows"] = {name: len(found) for name, found in rows.items()}
         for note in task.notes:
-            print(printable(note))
+            tell(note)
         write_json(folder.path / "data.json", task.facts)
         rewards = build_rewards(cfg, task)
         if cfg.algo.trainer is not None:
             find_trainer(cfg.algo)
         if cfg.reward.path is not None and is_hub_id(cfg.reward.path):
             check_inputs(cfg, folder, {"reward model": locate_reward_model(cfg).identify()})
-    return Experiment(cfg, folder, model, tokenizer, task, rewards, args)
+    return Experiment(cfg, folder, model, tokenizer, task, rewards, args), memory
 
 
 def _list_facts(cfg: Config) -> dict[str, Any]:

@@ -18,13 +18,13 @@ from rlhf_exp.callbacks.metrics import MetricsWriter, Probe, QuietProgress
 from rlhf_exp.callbacks.tracking import watch as track_training
 from rlhf_exp.callbacks.validation import Best, Validate
 from rlhf_exp.diagnose import find_alarms
-from rlhf_exp.errors import AlarmStop, Stop
+from rlhf_exp.errors import AlarmStop, Stop, tell
 from rlhf_exp.evaluation.evaluators import Validation
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import record_base
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.preflight.first_steps import FirstSteps
-from rlhf_exp.runs.checkpoints import clear_unfinished, find_checkpoint
+from rlhf_exp.runs.checkpoints import clear_unfinished, find_best, find_checkpoint, read_step
 from rlhf_exp.runs.environment import peak_memory_mb
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.load import load_run
@@ -53,7 +53,7 @@ def train(experiment: Experiment, probe: Probe | None, signals: StopSignals) -> 
     validation = Validation(experiment) if cfg.eval.every is not None else None
     best = Best(folder, validation.metric, save) if validation is not None and cfg.eval.best else None
     meter = add_callbacks(trainer, experiment, probe, signals, validation, best)
-    train_from_checkpoint(trainer, folder, meter, resumed=cfg.resume is not None)
+    train_from_checkpoint(trainer, folder, meter, resumed=cfg.resume is not None, keeps_best=best is not None)
     if received := processes.broadcast(signals.received):
         raise Stop(received)
     if signals.alarm and not trainer.is_over():
@@ -100,6 +100,7 @@ def add_callbacks(
     if cfg.preflight == "on":
         trainer.add_callback(FirstSteps(trainer, experiment))
     meter = ComputeMeter(cfg.train_tokens)
+    trainer.add_callback(KeepRecord(experiment.folder, meter))
     meter.watch(trainer)
     callbacks.insert(0, SaveAndStop(signals))
     return meter
@@ -129,13 +130,37 @@ class SaveAndStop(TrainerCallback):
         self._signals.may_wait = False
 
 
-def train_from_checkpoint(trainer: Resumable, folder: RunFolder, meter: ComputeMeter, resumed: bool) -> None:
-    """Train, from the last whole checkpoint if the run is resumed. Steps, tokens and compute are recorded however
+class KeepRecord(TrainerCallback):
+    """Writes into run.json how far training has come: all that is known of a run that is killed."""
+
+    def __init__(self, folder: RunFolder, meter: ComputeMeter) -> None:
+        self._folder, self._meter = folder, meter
+
+    def on_log(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        _record(self._folder, self._meter, state.global_step)
+        self._folder.save()
+
+    on_save = on_log
+
+
+def train_from_checkpoint(
+    trainer: Resumable, folder: RunFolder, meter: ComputeMeter, resumed: bool, keeps_best: bool
+) -> None:
+    """Train, from the last whole checkpoint if the run is resumed; if its best policy is damaged, from the last one
+    that is not newer than that, since training then comes to it again. Steps, tokens and compute are recorded however
     training ends."""
     newest = processes.on_main(lambda: find_checkpoint(folder.path))
     start = newest.path if resumed else None
     for line in newest.broken:
-        print(f"{line}; put aside, {f'resuming from {start.name}' if start else 'starting anew'}", flush=True)
+        tell(f"{line}; put aside, {f'resuming from {start.name}' if start else 'starting anew'}")
+    if start and keeps_best:
+        kept = processes.on_main(lambda: find_best(folder.path))
+        if kept.lost is not None:
+            start = processes.on_main(partial(find_checkpoint, folder.path, up_to=kept.lost)).path or start
+            for line in kept.broken:
+                tell(f"{line}; left out, the best policy is looked for again from {start.name} on")
+    if start:
+        tell(f"resuming after step {read_step(start)}")
     processes.on_main(lambda: clear_unfinished(Path(trainer.args.output_dir), start))
     try:
         trainer.train(resume_from_checkpoint=str(start) if start else None)
@@ -145,4 +170,8 @@ def train_from_checkpoint(trainer: Resumable, folder: RunFolder, meter: ComputeM
                 callback.training_bar.close()  # after an error it would be drawn over the message
         if parts := meter.memory_mb:  # the rest: activations, caches, and on a CPU the libraries
             folder.record["memory_mb"] = parts | {"rest": round(peak_memory_mb() - sum(parts.values()), 3)}
-        folder.record.update(steps=trainer.state.global_step, **meter.count_tokens(), work=meter.counts)
+        _record(folder, meter, trainer.state.global_step)
+
+
+def _record(folder: RunFolder, meter: ComputeMeter, steps: int) -> None:
+    folder.record.update(steps=steps, **meter.count_tokens(), work=meter.counts)

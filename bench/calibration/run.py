@@ -3,6 +3,7 @@
 python bench/calibration/run.py                      # healthy runs and failures, seed by seed
 python bench/calibration/run.py --only dpo kto --seeds 100 --root /tmp/pilot
 python bench/calibration/run.py --preflight          # their first steps alone, with the preflight on
+python bench/calibration/run.py --others             # settings and kinds of others, which are in no calibration
 """
 
 import argparse
@@ -12,6 +13,7 @@ import time
 import traceback
 from pathlib import Path
 
+import others
 import torch
 from settings import DEVELOPED, FAILURES, HEALTHY, PREPARED, ROOT, SEEDS, SHARED
 
@@ -29,12 +31,13 @@ def main() -> None:
     arguments.add_argument("--only", nargs="+", default=[])
     arguments.add_argument("--seeds", nargs="+", type=int)
     arguments.add_argument("--preflight", action="store_true")
+    arguments.add_argument("--others", action="store_true")
     arguments.add_argument("--part", nargs=2, type=int, default=[0, 1], help="0 2 and 1 2: for two workers")
     given = arguments.parse_args()
     torch.set_num_threads(1)
     pipeline._report_and_push = lambda cfg, folder: 0  # type: ignore[assignment]  # a tenth of a run's time
     prepare()
-    plan = list_runs(given.seeds)
+    plan = list_others() if given.others else list_runs(given.seeds)
     plan = [one for one in plan if not given.only or one[1] in given.only]
     if given.preflight:
         plan = [
@@ -74,6 +77,22 @@ def list_runs(seeds: list[int] | None = None) -> list[tuple[str, str, int, list[
                 for number in [seed if kind == "failures" else 100 * seed + place]
             ])  # fmt: skip
         plan += [one for _, one in sorted((i / len(part), one) for part in parts for i, one in enumerate(part))]
+    return plan
+
+
+def list_others() -> list[tuple[str, str, int, list[str]]]:
+    """As `list_runs`, of others.py: those that rules were mended on first."""
+    plan = []
+    for part, healthy, failures in (
+        ("_developed", others.HEALTHY_DEVELOPED, others.FAILURES_DEVELOPED),
+        ("", others.HEALTHY, others.FAILURES),
+    ):
+        for seed in others.SEEDS["healthy"]:
+            plan += [(f"others{part}", name, seed, [*given, f"seed={100 * seed + place}"])
+                     for place, (name, given) in enumerate(healthy.items())]  # fmt: skip
+        for seed in others.SEEDS["failures"]:
+            plan += [(f"others_failures{part}", name, seed, [*given, *OFF, f"seed={seed}"])
+                     for name, given in failures.items()]  # fmt: skip
     return plan
 
 

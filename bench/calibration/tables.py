@@ -15,21 +15,23 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from archive import KINDS, Archived, read_archive
+from archive import KINDS, OTHERS, Archived, read_archive
 from onset import list_onsets
+from others import MEANT as MEANT_OTHERS
 from public import PUBLIC, accuse
 from scipy.stats import beta
-from settings import CHECKS, DEVELOPED, HERE, MEANT, SEVERAL_FAULTS, UNSEEN
+from settings import CHECKS, DEVELOPED, GAINED_NOTHING, HERE, MEANT, SEVERAL_FAULTS
 
 from rlhf_exp.diagnose import diagnose, score_run
 from rlhf_exp.diagnose.calibration import Calibration, Scores, find_thresholds, save_calibration
 
+STILL = "policy_stands_still"
 PAGE = Path(__file__).parent.parent.parent / "docs" / "appendix" / "diagnosis.md"
 BEGIN, END = "<!-- tables: begin (make calibrate) -->", "<!-- tables: end -->"
 
 
 def main() -> None:
-    runs = {kind: read_archive(kind) for kind in KINDS}
+    runs = {kind: read_archive(kind) for kind in (*KINDS, *OTHERS)}
     calibration, verdicts, fresh = calibrate(runs)
     save_calibration(calibration)
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
@@ -47,6 +49,7 @@ def list_parts(
         describe_runs(runs),
         list_false_alarms(runs, calibration, fresh, crossed),
         list_failures(verdicts),
+        list_others(runs, calibration),
         describe_cuts(runs),
         describe_onsets(verdicts),
         list_remedies(),
@@ -59,6 +62,9 @@ def calibrate(runs: dict[str, list[Archived]]) -> tuple[Calibration, list[dict[s
     """The calibration that the package ships, what it says of each failure, and which rules accuse the fresh runs."""
     healthy = [run for run in runs["healthy"] if run.status == "finished"]
     found = [score_run(run.metrics, run.evaluation, run.config, run.samples) for run in healthy]
+    for run, of_run in zip(healthy, found, strict=True):
+        if run.name in GAINED_NOTHING:
+            of_run[STILL] = None
     scores = {rule: [_round(scores[rule]) for scores in found] for rule in found[0]}
     calibration = Calibration(scores, [run.name for run in healthy])
     warned = {name for run in healthy for name, status in run.checks.items() if status == "warned"}
@@ -66,20 +72,33 @@ def calibrate(runs: dict[str, list[Archived]]) -> tuple[Calibration, list[dict[s
     raised = Counter(name for verdict in verdicts for name in verdict["accused"])
     right = Counter(name for verdict in verdicts for name in verdict["accused"] & verdict["right"])
     counts = {name: [right[name], raised[name]] for name in sorted(raised)}
-    fresh = [set(list_accusing(run, calibration)) for run in runs["healthy_test"] if run.status == "finished"]
-    unseen, tested = sum(run.seed in UNSEEN for run in healthy), [sum(map(bool, fresh)), len(fresh)]
-    return replace(calibration, right=counts, unseen=unseen, tested=tested), verdicts, fresh
+    fresh = [list_false(run, calibration) for run in runs["healthy_test"] if run.status == "finished"]
+    settings = {run.name for run in runs["healthy_test"]}
+    accused = {run.name for run, by in zip(runs["healthy_test"], fresh, strict=True) if by}
+    others = {run.name for run in runs["others"] if list_false(run, calibration)}
+    tested = {
+        "own": [len(accused), len(settings)],
+        "others": [len(others), len({run.name for run in runs["others"]})],
+    }
+    return replace(calibration, right=counts, tested=tested), verdicts, fresh
+
+
+def list_false(run: Archived, calibration: Calibration) -> set[str]:
+    """The rules that accuse a healthy run, but for what is true of settings that gain nothing."""
+    return {*list_accusing(run, calibration)} - ({STILL} if run.name in GAINED_NOTHING else set())
 
 
 def _round(score: float | None) -> float | None:
     return None if score is None else round(score, 6)
 
 
-def judge(run: Archived, calibration: Calibration, warned: set[str]) -> dict[str, Any]:
+def judge(
+    run: Archived, calibration: Calibration, warned: set[str], meant: dict[str, tuple[str, str]] = MEANT
+) -> dict[str, Any]:
     """What the diagnosis, and it and the preflight together, say of a failure; checks in `warned` warn of healthy runs
     too, and count only if they fail."""
     findings = list_accusing(run, calibration)
-    right = set(MEANT[run.name][1].split())
+    right = set(meant[run.name][1].split())
     steps = [findings[name]["steps"][0] for name in findings.keys() & right if findings[name]["steps"]]
     last = run.metrics[-1]["step"] if run.metrics else 1
     checks = {name for name, status in run.checks.items()
@@ -139,8 +158,10 @@ def list_false_alarms(
     healthy = [run for run in runs["healthy"] if run.status == "finished"]
     n = calibration.runs
     checks = [list(run.checks.values()) for run in healthy if run.checks]
+    own, settings = calibration.tested["own"]
     counts = [
         ["**fresh seeds, shipped thresholds**: runs that set nothing", sum(map(bool, fresh)), len(fresh)],
+        ["**their settings**, with at least one accused run", own, settings],
         ["cross-fitted over settings: a setting is judged by the others' thresholds", sum(map(bool, crossed)), n],
         ["the runs that set the shipped thresholds", standing(calibration), n],
         ["refused by the preflight", sum("failed" in of for of in checks), len(checks)],
@@ -179,6 +200,9 @@ def list_failures(verdicts: list[dict[str, Any]]) -> str:
         "**test seeds, preflight or diagnosis**": [v["together"] for v in test],
     }
     sums = [[title, *(interval(found.count(name), len(found)) for name in VERDICTS)] for title, found in parts.items()]
+    for title, key in (("diagnosis", "verdict"), ("preflight or diagnosis", "together")):
+        named = [weigh_kind([v[key] for v in test if v["run"].name == kind]) for kind in MEANT]
+        sums.append([f"**kinds**, test seeds, {title}: most of their runs", interval(sum(named), len(named)), "", ""])
     rows = []
     for kind, (harm, _) in MEANT.items():
         of_kind = [v for v in verdicts if v["run"].name == kind]
@@ -198,6 +222,47 @@ def list_failures(verdicts: list[dict[str, Any]]) -> str:
         " needed):",
         table(head, rows),
     ])  # fmt: skip
+
+
+def list_others(runs: dict[str, list[Archived]], calibration: Calibration) -> str:
+    """How the diagnosis does on settings and kinds that no rule was made on, and on those that rules were mended on."""
+    sums, of_settings, of_kinds = [], [], []
+    for title, part in (("**test, looked at once**", ""), ("rules were mended on these", "_developed")):
+        healthy = [(run, list_false(run, calibration)) for run in runs[f"others{part}"]]
+        sick = [judge(run, calibration, set(), MEANT_OTHERS) for run in runs[f"others_failures{part}"]]
+        named = [weigh_kind([v["verdict"] for v in sick if v["run"].name == kind]) for kind in by_name(sick)]
+        settings = dict.fromkeys(run.name for run, _ in healthy)
+        accused = {run.name for run, by in healthy if by}
+        sums += [
+            [f"{title}: healthy runs accused", interval(sum(bool(by) for _, by in healthy), len(healthy))],
+            ["their settings with an accused run", interval(len(accused), len(settings))],
+            ["failures named rightly", interval(sum(v["verdict"] == "rightly" for v in sick), len(sick))],
+            ["kinds named rightly in most of their runs", interval(named.count(True), len(named))],
+        ]
+        for name in settings:
+            found = [by for run, by in healthy if run.name == name]
+            of_settings.append([f"`{name}`", title, f"{sum(map(bool, found))} of {len(found)}", most_common(found, 3)])
+        for name in by_name(sick):
+            of_kind = [v for v in sick if v["run"].name == name]
+            of_kinds.append([f"`{name}`", title, MEANT_OTHERS[name][0], measure_harm([v["run"] for v in of_kind]),
+                             count(of_kind), most_common((v["accused"] for v in of_kind), 4)])  # fmt: skip
+    return "\n\n".join([
+        "Settings and kinds of failure of others (`bench/calibration/others.py`), by the diagnosis alone:",
+        table(["", "of"], sums),
+        table(["healthy setting", "", "accused", "by"], of_settings),
+        table(["failure", "", "meant to show as", "accuracy, points", "rightly / wrongly / passed", "findings (runs)"],
+              of_kinds),
+    ])  # fmt: skip
+
+
+def by_name(verdicts: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(verdict["run"].name for verdict in verdicts))
+
+
+def weigh_kind(verdicts: list[str]) -> bool:
+    """Whether more than half of a kind's runs are named rightly: runs of a kind are alike, so that a rate over kinds is
+    what a new kind has to expect."""
+    return 2 * verdicts.count("rightly") > len(verdicts)
 
 
 def count(verdicts: Iterable[dict[str, Any]]) -> str:

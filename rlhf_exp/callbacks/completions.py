@@ -12,6 +12,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerState
 
 from rlhf_exp import processes
+from rlhf_exp.errors import tell
 from rlhf_exp.graders import read_text
 from rlhf_exp.runs.folder import RunFolder, append_jsonl, keep_rows, read_jsonl, write_jsonl
 from rlhf_exp.tasks.texts import describe_prompt
@@ -61,7 +62,7 @@ class CompletionsWriter(TrainerCallback):
     def on_train_end(self, *args: Any, **kwargs: Any) -> None:
         if processes.is_main():
             size = self._folder.record["completions_mb"] = round(self._path.stat().st_size / 1e6, 3)
-            print(f"completions of training: {size:.2f} MB in completions.jsonl; monitor.completions=0 keeps none")
+            tell(f"completions of training: {size:.2f} MB in completions.jsonl; monitor.completions=0 keeps none")
 
     def _describe_own(self) -> list[dict[str, Any]]:
         """Those kept completions that this process has sampled, with the keys of samples.jsonl. TRL's buffer holds the

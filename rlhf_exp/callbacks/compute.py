@@ -25,6 +25,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_utils import SaveStrategy
 
 from rlhf_exp import processes
+from rlhf_exp.models.generation import CACHE_NAMES
 from rlhf_exp.runs.checkpoints import WORK
 
 
@@ -69,9 +70,14 @@ class ComputeMeter(TrainerCallback):
         trainer.meter = self
         self._trainer = trainer
 
+    @property
+    def share(self) -> float:
+        """Of the run's budget of tokens that it has trained on, at most 1; 0 without a budget."""
+        return min(1.0, self.counts["trained_tokens"] / self.train_tokens) if self.train_tokens else 0.0
+
     def is_spent(self) -> bool:
         """Whether the run has trained on its budget of tokens."""
-        return self.train_tokens is not None and self.counts["trained_tokens"] >= self.train_tokens
+        return self.share == 1
 
     def count_tokens(self) -> dict[str, int]:
         """What training processed, for run.json: what was sampled (`completion_tokens`), what was read
@@ -95,15 +101,16 @@ class ComputeMeter(TrainerCallback):
         if self._began is not None:
             self.counts["step_seconds"] += time.perf_counter() - self._began
             self._began = None
-        for name, n in zip(self._new, processes.sum_over_ranks(list(self._new.values())), strict=True):
-            self.counts[name] += round(n)
-            self._new[name] = 0
         if self.is_spent():
             control.should_training_stop = True
             control.should_save |= args.save_strategy == SaveStrategy.STEPS  # as at the end of max_steps
 
     def on_optimizer_step(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Between the step and the deletion of its gradients."""
+        """Between the step and the deletion of its gradients, and before the scheduler sets the next step's rate by
+        the tokens."""
+        for name, n in zip(self._new, processes.sum_over_ranks(list(self._new.values())), strict=True):
+            self.counts[name] += round(n)
+            self._new[name] = 0
         if state.global_step.bit_count() <= 1:
             for name, size in measure_memory(self._trainer, kwargs["optimizer"]).items():
                 self.memory_mb[name] = max(size, self.memory_mb.get(name, 0.0))
@@ -130,7 +137,7 @@ class ComputeMeter(TrainerCallback):
 
     def _count_policy(self, kwargs: dict[str, Any]) -> None:
         ids, mask = kwargs["input_ids"], kwargs.get("attention_mask")
-        cache = kwargs.get("past_key_values")
+        cache = next((kwargs[name] for name in CACHE_NAMES if kwargs.get(name) is not None), None)
         if cache is not None:
             self._add("decode_passes", len(ids))
             self._add("completions", len(ids) if cache.get_seq_length() == 0 else 0)

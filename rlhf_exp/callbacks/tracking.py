@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlhf_exp.config.schema import Config
-from rlhf_exp.errors import FAILED, name_error, say
+from rlhf_exp.errors import FAILED, name_error, say, tell
 from rlhf_exp.runs.load import Run, load_run
 from rlhf_exp.runs.settings import flatten
 
@@ -165,7 +165,7 @@ def _open_wandb(cfg: Config, run_dir: Path) -> None:
         id_file.write_text(run.id, encoding="utf-8")
     if mode != "disabled":
         where = run.url if mode == "online" else f"offline; send it with: wandb sync {Path(run.dir).parent}"
-        print(f"W&B run {name}: {where}", flush=True)
+        tell(f"W&B run {name}: {where}")
 
 
 def _read_rollout(trainer: Any) -> dict[str, list]:
@@ -215,7 +215,7 @@ def _open_trackio(cfg: Config, run_dir: Path) -> None:
     of_run: dict[str, Any] = {"name": name, "group": group, "config": asdict(cfg), "resume": resume}
     with redirect_stdout(None):
         trackio.init(cfg.logging.wandb_project, **of_run, embed=False, auto_log_cpu=False)
-    print(f"trackio run {name}: see it with: trackio show --project {cfg.logging.wandb_project}", flush=True)
+    tell(f"trackio run {name}: see it with: trackio show --project {cfg.logging.wandb_project}")
 
 
 def _close_trackio(opened: Any, run_dir: Path) -> None:

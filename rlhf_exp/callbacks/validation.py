@@ -38,7 +38,7 @@ class Best:
 
     def resume(self) -> None:
         """Take up what the run has kept so far."""
-        self._kept = processes.on_main(lambda: find_best(self._folder.path))
+        self._kept = processes.on_main(lambda: find_best(self._folder.path)).best
         self._folder.record["best"] = self._kept and self._kept.facts
 
     def offer(self, step: int, figures: dict[str, float]) -> None:
@@ -72,11 +72,15 @@ class Validate(TrainerCallback):
         self._run_dir, self._measure, self._every, self._best = run_dir, measure, every, best
         self._due = False
 
-    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """A resumed run keeps the measurements up to the checkpoint's step, as metrics.jsonl does."""
-        keep_rows(self._run_dir / ROWS, state.global_step)
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, model: Any = None, **kwargs: Any) -> None:
+        """A resumed run keeps the measurements up to the checkpoint's step, as metrics.jsonl does. If its best policy
+        is damaged, the checkpoint's takes its place."""
+        kept = keep_rows(self._run_dir / ROWS, state.global_step)
         if self._best is not None and state.global_step:
             self._best.resume()
+            if self._best.path is None:
+                rows = kept[-1] if kept[-1:] and kept[-1]["step"] == state.global_step else self._measure(model)
+                self._best.offer(state.global_step, _average(rows))
 
     def on_epoch_begin(self, args: Any, state: TrainerState, control: Any, model: Any = None, **kwargs: Any) -> None:
         """The start model is step 0, which has no row of TRL's."""
@@ -98,7 +102,11 @@ class Validate(TrainerCallback):
     def _look(self, step: int, model: Model) -> dict[str, float]:
         rows = self._measure(model)
         append_jsonl(self._run_dir / ROWS, {"step": step, **rows})
-        figures = {f"validation/{name}": fmean(values) for name, values in rows.items() if name != "id"}
+        figures = _average(rows)
         if self._best is not None:
             self._best.offer(step, figures)
         return figures
+
+
+def _average(rows: Rows) -> dict[str, float]:
+    return {f"validation/{name}": fmean(values) for name, values in rows.items() if name not in ("id", "step")}

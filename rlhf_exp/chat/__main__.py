@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.commands import parse_flags, run_command
-from rlhf_exp.errors import REFUSED, ConfigError, printable, say, show
+from rlhf_exp.errors import REFUSED, ConfigError, printable, say, show, tell
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.load import Run, load_run
 from rlhf_exp.runs.lock import find_latest
@@ -59,7 +59,7 @@ def _work(arguments: list[str]) -> int:
     session, status = Session(run, args.beside_start, args.max_tokens, args.temperature, args.seed), 0
     for row in session.task.eval[: args.rows] if args.rows else ():
         prompt = row["prompt"] if isinstance(row["prompt"], str) else row["prompt"][-1]["content"]
-        print(f"> {printable(prompt.strip())}")
+        tell(f"> {printable(prompt.strip())}")
         _show(session.ask_row(row, session.task.grade))
     for text in filter(str.strip, args.prompts if asks else sys.stdin):
         try:
@@ -92,7 +92,7 @@ def _show(answers: "dict[str, Completion]") -> None:
     """Print the answers, and on stderr what is known about them."""
     for which, answer in answers.items():
         text = answer.text.strip()
-        print(printable(f"{which}: {text}" if len(answers) > 1 else text), flush=True)
+        tell(f"{which}: {text}" if len(answers) > 1 else text)
         facts = [*([answer.grade["outcome"]] if answer.grade else []), f"{len(answer.ids)} tokens"]
         facts += ["cut off"] if answer.truncated else []
         print(f"  ({', '.join(facts)})", file=sys.stderr, flush=True)

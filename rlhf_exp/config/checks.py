@@ -5,6 +5,7 @@ build(Config, values)                       # of values without problems
 choose_remedy(config, ["+algo.args.entropy_coef=0.01", "algo.args.learning_rate=5e-05"])    # the first that passes
 """
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import MISSING, fields
@@ -25,6 +26,8 @@ from rlhf_exp.config.values import find_problems, list_bounds, list_names
 from rlhf_exp.errors import Problem, explain_secret, is_secret
 
 _hints = cache(get_type_hints)
+_SPACE = re.compile(r" (?=\+*[\w.]+=)")
+"""Between two overrides of one text."""
 
 
 def check_values(values: dict[str, Any]) -> Sequence[str]:
@@ -124,12 +127,16 @@ def choose_remedy(config: dict[str, Any], candidates: Iterable[str]) -> str | No
 
     Args:
         config: the resolved config as plain dicts.
-        candidates: overrides of one key, `key=value` or `+key=value`, the best first. The choice of a group, such as
-            algo=sft, is taken without a check, since a resolved config does not hold its other options.
+        candidates: overrides, `key=value` or `+key=value`, or several with a space between them, the best first. The
+            choice of a group, such as algo=sft, is taken without a check, since a resolved config does not hold its
+            other options.
     """
     before = set(check_values(config))
     for text in candidates:
-        if _chooses_group(config, text) or set(check_values(apply(config, text))) <= before:
+        changed = config
+        for one in _SPACE.split(text):
+            changed = changed if _chooses_group(config, one) else apply(changed, one)
+        if set(check_values(changed)) <= before:
             return text
     return None
 
@@ -181,4 +188,5 @@ def apply(config: dict[str, Any], override: str) -> dict[str, Any]:
 
 @cache
 def _read_value(text: str) -> Any:
-    return OmegaConf.to_container(OmegaConf.from_dotlist([f"value={text}"]))["value"]
+    read: Any = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={text}"]))
+    return read["value"]

@@ -7,6 +7,7 @@ schema.py declares the keys; trl_arguments.py knows TRL's arguments, under `algo
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.checks import build, check_types
 from rlhf_exp.config.defaults import DEFAULTS, choose_rate, read_settings
 from rlhf_exp.config.device import count_passes, count_rows
-from rlhf_exp.config.reading import check_overrides, open_hydra
+from rlhf_exp.config.reading import IS_HYDRA_1_3, REPLACING, check_overrides, open_hydra
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.algorithm import find_other_losses
 from rlhf_exp.config.rules.experiment import is_folder_name
@@ -38,7 +39,7 @@ def compose_config(
     """Compose the shipped configs with `overrides` and check them, as the command line does; `further`: see `parse`,
     `config_dir`: see `compose_files`."""
     overrides = list(overrides)
-    return parse(compose_files(overrides, config_dir=config_dir)[0], overrides, further)
+    return parse(*compose_files(overrides, config_dir=config_dir), further)
 
 
 def compose_files(
@@ -72,33 +73,34 @@ def register_resolvers() -> None:
         "rows": lambda at_once, step, *, _root_: count_rows(at_once, step, _root_),
         "passes": lambda step, *, _root_: count_passes(step, _root_),
         "source": lambda path, hub_id: "hub" if path is None and hub_id is not None else "file",
-        "weights": lambda *, _root_: [weight for weight in _root_.reward.weights.values() if weight is not None],
+        # Not a list, which OmegaConf.resolve refuses.
+        "weights": lambda *, _root_: OmegaConf.create([x for x in _root_.reward.weights.values() if x is not None]),
         "begin": lambda name: f"{name}_" if is_folder_name(name) else "",
         "use_cpu": lambda: device.cuda_major() == 0,
         "not": lambda value: not value,
         "shipped": lambda file: file if Path(file).is_file() else str(ROOT / file),
         "attention": device.choose_attention,
     }
+    register: Any = OmegaConf.register_new_resolver if IS_HYDRA_1_3 else OmegaConf.register_resolver
     for name, resolve in resolvers.items():
-        OmegaConf.register_new_resolver(f"rlhf_exp.{name}", resolve, replace=True)
+        register(f"rlhf_exp.{name}", resolve, replace=True)
     # The config `learning_rates`, and a loss_type for each algorithm that has no files in conf/loss_type.
     rates = {name: f"${{rlhf_exp.rate:{name}}}" for name in (*ALGORITHMS, *CRITIC_RATES)}
-    ConfigStore.instance().store("learning_rates", rates, package="model.learning_rate")
+    store: Any = partial(ConfigStore.instance().store, **REPLACING)
+    store("learning_rates", rates, package="model.learning_rate")
     engine = "ddp" if processes.count() > 1 else "none"
-    ConfigStore.instance().store("auto", {"defaults": [engine]}, group="scale")
+    store("auto", {"defaults": [engine]}, group="scale")
     for name, row in ALGORITHMS.items():
         if row.loss is not None or not row.losses:
             loss = {"loss_type": row.loss} if row.loss else {}
-            ConfigStore.instance().store(name, loss, group="loss_type", package="algo.args")
+            store(name, loss, group="loss_type", package="algo.args")
 
 
-def parse(
-    cfg: DictConfig, typed: Sequence[str] = (), further: Sequence[Check] = (), absent: Collection[str] = ()
-) -> Config:
+def parse(cfg: DictConfig, settings: DictConfig, further: Sequence[Check] = (), absent: Collection[str] = ()) -> Config:
     """Check everything that needs no ML library.
 
     Args:
-        typed: the overrides that the config was composed with.
+        settings: Hydra's own part of the config.
         further: the caller's own checks, such as whether a run may start in the output folder.
         absent: keys that name what another run will have written; that is not missed.
 
@@ -120,7 +122,7 @@ def parse(
     if wrong := check_types(values, [name for name in unset if args[name] is not None]):
         raise ConfigError(wrong)
     config = build(Config, values)
-    found: list[str] = [*find_other_losses(config, typed)]
+    found: list[str] = [*find_other_losses(config, settings.overrides.task, settings.runtime.choices.get("loss_type"))]
     try:
         found += find_conflicts(config)
         found += [problem for check in (find_missing_files, *further) for problem in check(config)]

@@ -13,14 +13,19 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
-from rlhf_exp.algorithms import ALGORITHMS, ANY, CRITIC_RATES, DEMONSTRATIONS, LARGE, SMALL, Algorithm
+from rlhf_exp.algorithms import ALGORITHMS, ANY, CRITIC_RATES, DEMONSTRATIONS, LARGE, PAIRS, SMALL, Algorithm
 from rlhf_exp.config import device
-from rlhf_exp.config.model_shape import Shape, find_shape
+from rlhf_exp.config.model_shape import Shape, count_token_bytes, find_shape
 from rlhf_exp.config.schema import TASKS
 from rlhf_exp.config.trl_arguments import load_arguments
 
 ROWS_AT_ONCE = ((SMALL, None), (2e8, 16), (LARGE, 8), (5e9, 4), (2e10, 2), (ANY, 1))
 """(parameters, rows): up to that size, the rows of one forward and backward pass; the rest of a step is accumulated."""
+
+MEMORY_GB, SHARE = 24, 4
+"""The activations of these rows take at most a fourth of this memory (times hardware.batch_factor, or that of
+hardware=). It is not read from the machine: the same command would then be another setting elsewhere, or at another
+hour, which its seeds, skip_finished and resume= refuse."""
 
 EVAL_BATCH = ((SMALL, 128), (LARGE, 32), (ANY, 16))
 
@@ -122,10 +127,42 @@ def _read_argument(of: Settings, name: str) -> Any:
 def _rows(of: Settings) -> Default:
     if of.shape.parameters is None:
         return Default(None, of.shape.source)
-    batch = max(1, of.row.batch // of.processes)
-    rows = min(batch, (_up_to(ROWS_AT_ONCE, of.shape.parameters) or batch) * of.cfg.hardware.batch_factor)
+    rows, most, why = _divide(of)
     shared = f", in {of.processes} processes" if of.processes > 1 else ""
-    return Default(rows, f"{of.size}: of {batch} rows in a step{shared}")
+    batch = max(1, of.row.batch // of.processes)
+    return Default(rows, f"{of.size}: of {batch} rows in a step{shared}{f'; {why}' if rows < most else ''}")
+
+
+def _divide(of: Settings) -> tuple[int, int, str]:
+    """Rows of a pass whose activations fit, a divisor of as many as the model's size allows; that many; and why not all
+    of them, in words."""
+    batch, hardware = max(1, of.row.batch // of.processes), of.cfg.hardware
+    most = min(batch, (_up_to(ROWS_AT_ONCE, of.shape.parameters or LARGE) or batch) * hardware.batch_factor)
+    memory, half = hardware.memory_gb or MEMORY_GB * hardware.batch_factor, "16" in of.cfg.model.dtype
+    # The longest row as far as the config says it, without the prompt of a completion; a pair is two rows.
+    tokens = getattr(of.cfg.task, "max_length", None) or of.cfg.max_tokens
+    tokens *= 2 if of.row.learns_from == PAIRS and not of.row.unpaired else 1
+    recomputes = _read_argument(of, "activation_checkpointing")
+    try:
+        each = tokens * count_token_bytes(of.shape.values or {}, 2 if half or of.cfg.device.bf16 else 4, recomputes)[0]
+    except (KeyError, TypeError, ZeroDivisionError):  # another kind of model
+        return most, most, ""
+    least = min(most, 1 + of.row.unpaired)  # KTO's KL is of each prompt with another row's answer
+    parts = [rows for rows in range(least, most + 1) if most % rows == 0]
+    rows = max((rows for rows in parts if rows * each <= memory / SHARE * 1e9), default=parts[0])
+    why = f"{most} rows of {tokens:,} tokens keep {most * each / 1e9:.1f} GB of activations"
+    return rows, most, f"{why}, more than 1/{SHARE} of {memory:g} GB"
+
+
+def explain_rows(cfg: Any) -> str | None:
+    """The line of a run whose default batch is smaller than the model's size allows, since activations would not fit;
+    None for any other."""
+    of, keys = read_settings(cfg), ("per_device_train_batch_size", "gradient_accumulation_steps")
+    rows, most, why = _divide(of)
+    chosen = [rows, _accumulation(of).value]
+    if not of.row.trains or rows == most or [cfg.algo.args[key] for key in keys] != chosen:
+        return None
+    return f"{' '.join(f'algo.args.{key}={cfg.algo.args[key]}' for key in keys)} by default: {why}"
 
 
 def _accumulation(of: Settings) -> Default:
@@ -133,7 +170,10 @@ def _accumulation(of: Settings) -> Default:
     if rows is None:
         return Default(None, of.shape.source)
     at_once = rows * of.processes
+    chosen, most, _ = _divide(of)
     steps = 1 if of.is_small else max(1, of.row.batch // at_once)  # a small model is not accumulated further
+    if rows == chosen:  # the step is that of the most rows
+        steps = max(1, of.row.batch // (most * of.processes)) * (most // rows)
     unit = "completions" if of.row.online else "rows"
     return Default(steps, f"{steps * at_once} {unit} per step, {at_once} of them at once")
 

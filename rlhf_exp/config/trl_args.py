@@ -7,14 +7,20 @@ compose.py has checked names, types and ranges before, without importing TRL. He
 
 import os
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlhf_exp import processes
 from rlhf_exp.config.device import targets_other_hardware
 from rlhf_exp.config.rules.machine import forget_engine
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
+from rlhf_exp.config.values import one_of
 from rlhf_exp.errors import ConfigError, show
+
+REFUSALS = (ValueError, TypeError, AttributeError, NotImplementedError, ImportError, OSError)
+"""What the installed libraries raise at an argument."""
+OPTIMIZER, SCHEDULE = ("optim", "optim_args"), ("lr_scheduler_type", "lr_scheduler_kwargs")
+BACKEND, SAMPLING = ("torch_compile_backend",), ("cache_implementation", "generation_kwargs")
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
@@ -34,10 +40,68 @@ def build_args(cfg: Config) -> "TrainingArguments":
     # PPOConfig, of this package, also has the algorithm's own keys.
     own = {name: value for name, value in vars(cfg.algo).items() if name in load_arguments(cfg.algo.name)}
     args = cfg.algo.args | ({"use_cpu": True, "deepspeed": None} if elsewhere else {})
+    known = load_arguments(cfg.algo.name)
+    args = {name: float(value) if _is_whole(value, known[name].default) else value for name, value in args.items()}
     try:
-        return resolve_name(cfg.algo.row.config_class)(**args, **own)
-    except (ValueError, TypeError, NotImplementedError, ImportError) as error:
+        built = resolve_name(cfg.algo.row.config_class)(**args, **own)
+    except REFUSALS as error:
         raise ConfigError([f"algo.args: {show(error, 300)}"]) from None
+    if problems := [] if elsewhere else _try_parts(built, {x: args[x] for x in args if args[x] != known[x].default}):
+        raise ConfigError(problems)
+    return built
+
+
+def _is_whole(value: Any, default: Any) -> bool:
+    """Whether a whole number stands where TRL has a float: sampling refuses one, once a rollout begins."""
+    return type(value) is int and type(default) is float
+
+
+def _try_parts(args: Any, given: dict[str, Any]) -> list[str]:
+    """What transformers itself refuses of those arguments that it reads only when training begins: it builds the
+    optimizer and the schedule of one weight, and the settings of sampling.
+
+    Args:
+        given: the typed values of those that do not have their default.
+    """
+    if not {*BACKEND, *OPTIMIZER, *SCHEDULE, *SAMPLING}.intersection(given):
+        return []
+    import torch
+    from transformers import GenerationConfig, Trainer
+    from transformers.optimization import get_scheduler
+
+    weights, problems = [torch.nn.Parameter(torch.zeros(1, 1))], []
+
+    def build_optimizer() -> Any:
+        kind, more = Trainer.get_optimizer_cls_and_kwargs(args)
+        return kind(weights, **more)
+
+    def build_schedule() -> Any:
+        plain = torch.optim.SGD(weights, lr=args.learning_rate)
+        return get_scheduler(args.lr_scheduler_type, plain, 1, 100, args.lr_scheduler_kwargs)
+
+    def build_sampling() -> Any:
+        return GenerationConfig(cache_implementation=args.cache_implementation, **(args.generation_kwargs or {}))
+
+    def find_backend() -> None:
+        if args.torch_compile_backend not in (names := torch.compiler.list_backends(exclude_tags=())):
+            raise ValueError(one_of(args.torch_compile_backend, names))
+
+    for names, build in (
+        (BACKEND, find_backend),
+        (OPTIMIZER, build_optimizer),
+        (SCHEDULE, build_schedule),
+        (SAMPLING, build_sampling),
+    ):
+        typed = [name for name in names if name in given]
+        # Optimizers of some layers alone look for these in the model; vLLM has other settings of sampling.
+        if not typed or names == OPTIMIZER and args.optim_target_modules or names == SAMPLING and args.use_vllm:
+            continue
+        try:
+            build()
+        except REFUSALS as error:
+            said = " ".join(f"algo.args.{name}={show(given[name])}" for name in typed)
+            problems.append(f"{said}: {show(error, 300)}")
+    return problems
 
 
 def _check_gpus(cfg: Config) -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rlhf_exp.commands import run_command
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
-from rlhf_exp.errors import printable
+from rlhf_exp.errors import tell
 from rlhf_exp.launch.arguments import compose_command
 from rlhf_exp.runs.lock import claim
 
@@ -41,14 +41,14 @@ def main(arguments: list[str] | None = None) -> int:
 def _work(arguments: list[str]) -> None:
     # Of algo=none, since rows are described in all their forms.
     cfg, is_new = compose_command("describe", ["algo=none", f"output_dir={FOLDER}"], arguments)
-    print(f"what is in {cfg.task.name}: {cfg.output_dir}", flush=True)
+    tell(f"what is in {cfg.task.name}: {cfg.output_dir}")
     prepare_hub(cfg)
     with claim(cfg.output_dir, is_new) as folder:
         page = describe(cfg, folder)
     from rlhf_exp.report.page import to_text
 
-    print(printable(to_text(page)))
-    print(f"written: {folder / 'describe.html'}, describe.md and describe.json")
+    tell(to_text(page))
+    tell(f"written: {folder / 'describe.html'}, describe.md and describe.json")
 
 
 def describe(cfg: Config, out: Path) -> "list[Block]":

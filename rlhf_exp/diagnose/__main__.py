@@ -16,11 +16,11 @@ from rlhf_exp.config.values import find_problems
 from rlhf_exp.diagnose import diagnose, diagnose_run
 from rlhf_exp.diagnose.calibration import Calibration, load_calibration
 from rlhf_exp.diagnose.foreign import Log, find_state, list_unknown, make_config, name_argument, read_trl, read_wandb
-from rlhf_exp.errors import ConfigError, printable
+from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.findings import tell_remedies
 from rlhf_exp.runs.folder import write_json
 from rlhf_exp.runs.forecast import list_outputs
-from rlhf_exp.runs.load import find_runs, load_run, refusing_damage
+from rlhf_exp.runs.load import find_runs, load_run, read_each
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp diagnose", description=__doc__.splitlines()[2], allow_abbrev=False)
 PARSER.add_argument("dirs", nargs="*", type=Path, metavar="DIR", help="a run, or a folder of runs")
@@ -54,22 +54,24 @@ def _work(arguments: list[str]) -> None:
         raise ConfigError(["nothing to diagnose; name a run's folder, --trl FILE or --wandb FILE"])
     own = load_calibration(args.calibration) if args.calibration else None
     outputs = list_outputs() if args.dirs else []
-    found = {path: _diagnose_folder(path, own, outputs) for folder in args.dirs for path in find_runs(folder)}
+    folders = [path for folder in args.dirs for path in find_runs(folder)]
+    found = dict(read_each(folders, lambda path: (path, _diagnose_folder(path, own, outputs)))) if folders else {}
     if args.write:
         for path, report in found.items():
             write_json(path / "diagnosis.json", report)
     found |= {path: _diagnose_log(path, read(path), own, args.beta, args.learning_rate)
               for path, read in ((args.trl, read_trl), (args.wandb, read_wandb)) if path}  # fmt: skip
     for path, report in found.items():
-        print(printable("\n".join(_tell(path, report))))
+        tell("\n".join(_tell(path, report)))
 
 
 def _diagnose_folder(path: Path, own: Calibration | None, outputs: list[dict[str, Any]]) -> dict[str, Any]:
     run = load_run(path)
     if not run.metrics and not run.evaluation or "algo" not in run.config:
         raise ConfigError([f"{path}: nothing to diagnose in it: no metrics.jsonl, no evaluation.json or no config"])
-    with refusing_damage(path):
-        return diagnose_run(run, own, outputs)
+    if run.trains and not run.metrics and (steps := run.info.get("steps")):
+        raise ConfigError([f"{path}: metrics.jsonl holds no row of its {steps} steps, from which its health is read"])
+    return diagnose_run(run, own, outputs)
 
 
 def _diagnose_log(path: Path, log: Log, own: Calibration | None, beta: float | None, rate: float | None) -> dict:
@@ -92,8 +94,8 @@ def _tell(path: Path, report: dict[str, Any]) -> list[str]:
     """The lines of one report."""
     lines = [f"{path}: {report['health']}, {len(report['checked'])} rules checked"]
     lines += [f"  {text}" for text in report.get("log", [])]
-    if told := tell_remedies(report):
-        lines.append(f"  try first: {told}")
+    if first := tell_remedies(report):
+        lines.append(f"  try first: {first}")
     for found in report["findings"]:
         steps = " at steps {} to {}".format(*found["steps"]) if found["steps"] else ""
         lines.append(f"  {found['severity']} {found['name']}{steps}: {found['evidence']}")

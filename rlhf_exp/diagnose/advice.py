@@ -147,13 +147,13 @@ def _set(config: dict[str, Any], key: str, value: float) -> str:
 
 def _find_default(run: Signals, key: str) -> float | None:
     """None if it is not known, or is no number."""
-    rates = (run.config.get("model") or {}).get("learning_rate")
+    rates = (run.config.get("model") or {}).get("learning_rate") or {}
     if key == "algo.args.learning_rate":
         return run.usual_rate
     if key == "algo.critic_learning_rate":
         return _get(rates, f"{run.config['algo'].get('critic')}_critic")
     if key == "algo.args.warmup_steps":  # a tenth of training, of which a warm-up that is as long is far above
-        return max(1, run.planned_steps // 10) if run.arg("warmup_steps", 0) >= run.planned_steps > 0 else None
+        return max(1, run.whole_steps // 10) if run.arg("warmup_steps", 0) >= run.whole_steps > 0 else None
     default = _load_defaults(run.algorithm.online, run.config["algo"]["name"]).get(key)
     return default if isinstance(default, int | float) else None
 

@@ -14,9 +14,9 @@ make each of them, which gives each rule one fixed threshold. Whoever is above i
 as well, so that the bound holds, and an alarm at any step (the maximum of a running score only grows) is an accusation
 at the end too: one bound for alarms and diagnosis.
 
-Runs on which rules were shaped look better than later ones, and are not exchangeable with them. They may stand in the
-bag: whatever they are, the figures of the others, `unseen`, and of a new run depend on them alike, and more figures can
-only make the k-th largest larger. The bound counts the unseen runs alone.
+Runs on which rules were shaped look better than later ones, and are not exchangeable with them. So what a finding of
+the shipped calibration tells is what new runs, looked at once, gave: by setting, since runs of one setting are alike,
+and apart for settings that no rule was made on.
 """
 
 import gzip
@@ -118,10 +118,9 @@ class Calibration:
     provisional: bool = False
     parameters: int = 10_000_000
     """No calibration run had a larger model."""
-    unseen: int | None = None
-    """How many of the healthy runs came after the last change of a rule; None: all."""
-    tested: list[int] = field(default_factory=list)
-    """How many healthy runs that set nothing are accused, and how many there were."""
+    tested: dict[str, list[int]] = field(default_factory=dict)
+    """Of `own` and of `others` settings how many have a healthy run that set nothing and is accused, and how many there
+    are. Without them every healthy run counts as one that no rule was made on."""
 
     @property
     def runs(self) -> int:
@@ -129,8 +128,8 @@ class Calibration:
 
     @property
     def odds(self) -> int:
-        """A healthy run that is exchangeable with the unseen ones is accused at most once in so many."""
-        return ((self.runs if self.unseen is None else self.unseen) + 1) // count_above(self.runs)
+        """A healthy run that is exchangeable with these is accused at most once in so many."""
+        return (self.runs + 1) // count_above(self.runs)
 
     @cached_property
     def thresholds(self) -> dict[str, float]:
@@ -146,10 +145,14 @@ class Calibration:
         healthy = [value for value in self.scores.get(name, []) if value is not None]
         threshold, right = self.thresholds[name], self.right.get(name)
         text = f"a score of {score:.2f}, where {len(healthy)} healthy runs reach at most {max(healthy):.2f} and"
-        text += f" {threshold:.2f} accuses; a healthy run like those, of their settings, gets a finding with a"
-        text += f" probability of at most 1 in {self.odds}"
+        text += f" {threshold:.2f} accuses; "
         if self.tested:
-            text += f"; {self.tested[0]} of {self.tested[1]} new healthy runs did"
+            (own, settings), (others, of_others) = self.tested["own"], self.tested["others"]
+            text += f"new healthy runs were accused in {own} of its {settings} settings and in {others} of {of_others}"
+            text += " settings of others"
+        else:
+            text += "a healthy run like those, of their settings, gets a finding with a probability of at most"
+            text += f" 1 in {self.odds}"
         if right:
             text += f"; it was right in {right[0]} of {right[1]} failures induced on purpose that it was raised for"
         if self.provisional:

@@ -32,7 +32,8 @@ class Finding(NamedTuple):
 
     @property
     def score(self) -> float:
-        return max((score for _, score in self.course), default=-math.inf)
+        """The largest of the course; 0 if all are below it, since how far a run is from being sick says nothing."""
+        return max((score for _, score in self.course if score > 0), default=0.0)
 
 
 class Rule(NamedTuple):
@@ -84,6 +85,11 @@ def is_online(row: Algorithm) -> bool:
     return row.online
 
 
+def learns_from_rows(row: Algorithm) -> bool:
+    """From given rows: sft, dpo, kto, reward models."""
+    return row.trains and not row.online
+
+
 def has_price(row: Algorithm) -> bool:
     """Of those that may not move away from their start model at will."""
     return row.kl_price is not None
@@ -92,6 +98,11 @@ def has_price(row: Algorithm) -> bool:
 def has_pairs(row: Algorithm) -> bool:
     """dpo and kto."""
     return row.has_implicit_rewards
+
+
+def learns_from_pairs(row: Algorithm) -> bool:
+    """dpo, kto and reward models."""
+    return row.has_implicit_rewards or row.scores
 
 
 def has_critic(row: Algorithm) -> bool:

@@ -24,6 +24,8 @@ Course = Sequence[tuple[int | None, float]]
 
 START_ROWS, LEAST_ROWS = 3, 5
 """A run's start is the median of its first rows; a course begins when there are some more."""
+MEDIAN = 1.25
+"""How much larger the error of a median is than that of a mean."""
 MEAN_DISTANCE = math.sqrt(2 / math.pi)
 """Of a standard normal variable from 0."""
 
@@ -89,6 +91,16 @@ class Signals:
         of = self.measured(path) or {}
         return (of["value"] - level) / max((of["high"] - of["low"]) / 3.92, 1e-3)
 
+    def sure(self, names: str, of: Callable[[float], float] = float, sign: int = 1) -> Course:
+        """`rise`, as far as it is sure: at most a sixth of its standard errors, which come from the mean jump between
+        the rows so far. So neither the noise of few completions nor a small trend of many scores high."""
+        values, way, errors = [of(value) for _, value in self.series(names)], 0.0, dict[int | None, float]()
+        for i, (before, after) in enumerate(pairwise(values), 1):
+            way += abs(after - before)
+            row = way / i * math.sqrt(math.pi) / 2
+            errors[self.series(names)[i][0]] = MEDIAN * row * math.sqrt(1 / START_ROWS + 1 / max(3, (i + 1) // 4))
+        return [(step, min(rise, rise / max(6 * errors[step], 1e-9))) for step, rise in self.rise(names, of, sign)]
+
     @cached_property
     def errors_per_angle(self) -> dict[int, float]:
         """At each step how many standard errors of a difference between two rows a change of the correct share by 1, by
@@ -115,7 +127,18 @@ class Signals:
 
     def late(self, course: Course) -> Course:
         """The second half of a course, by the planned number of steps, without which it is the whole."""
-        return [(step, score) for step, score in course if step is not None and 2 * step >= self.arg("max_steps", 0)]
+        return [(step, score) for step, score in course if step is not None and 2 * step >= self.planned_steps]
+
+    @cached_property
+    def planned_steps(self) -> float:
+        """`max_steps`, or those until the budget of tokens is spent, if they are fewer; 0 or less is an unknown
+        number."""
+        steps, budget, used = self.arg("max_steps", 0), self.config.get("train_tokens"), self.series("trained_tokens")
+        if budget is None or not used or not used[-1][1]:
+            return steps
+        step, tokens = used[-1]
+        spent = (step or 0) * budget / tokens
+        return min(steps, spent) if steps > 0 else spent
 
     @cached_property
     def spread(self) -> float:
@@ -182,9 +205,9 @@ class Signals:
         return name if known.get(name) is None else f"{name} {price:g}"
 
     @property
-    def planned_steps(self) -> int:
+    def whole_steps(self) -> int:
         """Of the whole training, of which the last row that was logged may come before the end."""
-        return max(self.last_step, int(self.arg("max_steps", 0)))
+        return max(self.last_step, int(self.planned_steps))
 
     def set_arg(self, name: str, value: float) -> str:
         """The override for one of TRL's own arguments; Hydra needs a + if the config does not have it."""
@@ -225,7 +248,7 @@ class Signals:
 
     def scale_length(self, factor: float) -> list[str]:
         """Overrides that make training `factor` times as long as the run was, by changing what ends it."""
-        found, steps = [], self.planned_steps if factor > 1 else self.last_step
+        found, steps = [], self.whole_steps if factor > 1 else self.last_step
         if (tokens := self.config.get("train_tokens")) is not None:
             found.append(f"train_tokens={max(1, round(factor * tokens))}")
         if self.arg("max_steps", 1) <= 0:

@@ -15,18 +15,21 @@ import psutil
 import torch
 from transformers import PreTrainedModel, TrainingArguments
 
+from rlhf_exp import processes
 from rlhf_exp.config.device import count_completions, count_processes, targets_other_hardware
+from rlhf_exp.config.model_shape import count_token_bytes
 from rlhf_exp.config.rules.machine import DEEPSPEED, SHARDED
 from rlhf_exp.config.schema import Config, Ppo
-from rlhf_exp.runs.forecast import find_like
+from rlhf_exp.runs.forecast import count_tokens, find_like, limit_steps
 
-# What a layer keeps of each token for the backward pass, in values, if attention keeps no scores. By
-# torch.autograd.graph.saved_tensors_hooks on Qwen2 and Qwen3 of six shapes each, to 3%; GPT-2 keeps a fifth less.
-KEPT_HIDDEN = 8  # times the hidden size, in float32 also where the rest is in bfloat16
-KEPT_INNER = 4.5  # times the sizes of the MLP, the queries, the keys and the values
 OPTIMIZER_STATES = 2  # AdamW's two moments
 MARGIN = 1.25
 """Nine runs on a CPU took 0.85 to 1.24 times the estimate: docs/gpu.md."""
+TILE_TOKENS, TILE_VOCABULARY, CHUNK_TOKENS = 4096, 32768, 1024
+"""TRL computes logits in tiles of so many tokens and entries of the vocabulary; rollouts are scored on a CPU in chunks
+of so many tokens of completions (trainers/trimmed.py)."""
+TILE_COPIES = 7
+"""Times a tile is in memory on a CPU, in float32; on a GPU it is changed in place."""
 BYTES_4_BIT = 0.5 + 8 / 64 / 8 + 4 / 64 / 256  # a weight, and its shares of the scales of two levels
 
 FITS, MAY_NOT, TOO_LARGE, UNKNOWN = "fits", "may not fit", "DOES NOT FIT", "unknown"
@@ -41,8 +44,8 @@ def estimate_memory(
 ) -> Phases:
     """The bytes of the training step, of sampling for it, and of evaluation.
 
-    It leaves out the libraries, fragmentation, and the logits, which TRL computes in parts. Weights count whole on each
-    process, since sampling and measuring gather them (models/scoring.py).
+    It leaves out the libraries and fragmentation. Weights count whole on each process, since sampling and measuring
+    gather them (models/scoring.py).
 
     Args:
         prompt, row: tokens of the longest prompt and training row: its prompts and its answers, padded.
@@ -61,6 +64,8 @@ def estimate_memory(
         copies = (1 + (cfg.scale.name == "ddp")) / parts  # DDP has a second copy, to be summed
         activations = args.per_device_train_batch_size * row * kept
         phases["training"] = held | {"gradients": copies * trained * width, "activations": activations}
+        if not of_algo.scores:
+            phases["training"]["logits"] = _count_logit_bytes(cfg, args, model, width, row)
     if of_algo.online:
         phases["sampling"] = held | {"keys and values": count_completions(cfg) * row * cached}
     if not of_algo.scores:
@@ -72,9 +77,8 @@ def estimate_memory(
 
 
 def judge_memory(cfg: Config, needed: dict[str, float]) -> tuple[str, str, str]:
-    """Whether the run fits the machine that `hardware=` names, or into what is free here; what it needs; and of what,
-    with a way to fit if it is TOO_LARGE: above all the memory of another machine, and here above MARGIN times what is
-    free, as in the preflight.
+    """Whether the run fits the machine that `hardware=` names, or into what is free here; what it needs; and of what.
+    TOO_LARGE: above all the memory of another machine, and here above MARGIN times what is free, as in the preflight.
 
     Args:
         needed: bytes of each phase.
@@ -84,11 +88,7 @@ def judge_memory(cfg: Config, needed: dict[str, float]) -> tuple[str, str, str]:
     said = f"{phase} needs {write_bytes(peak)}"
     if peak <= most:
         return (MAY_NOT if MARGIN * peak > free else FITS), said, f" of {place}"
-    ways = {"none": "add peft=lora or peft=qlora", "lora": "add peft=qlora"}
-    way = ways.get(cfg.peft.name, "use a smaller model or algo.args.per_device_train_batch_size")
-    if all(bytes_ <= most for phase, bytes_ in needed.items() if phase not in ("evaluation", "validation")):
-        way = f"use an eval.batch_size below {cfg.eval.batch_size}"
-    return TOO_LARGE, said, f", MORE than {place}; {way}"
+    return TOO_LARGE, said, f", MORE than {place}"
 
 
 def write_bytes(bytes_: float) -> str:
@@ -97,13 +97,18 @@ def write_bytes(bytes_: float) -> str:
 
 
 def find_memory(cfg: Config) -> tuple[float, str]:
-    """Bytes of memory, and where: of each GPU of `hardware=`, or what is free here."""
+    """Bytes of memory for a process, and where: of each GPU of `hardware=`, or what is free here."""
     if targets_other_hardware(cfg):
         of_each = "each GPU of " if count_processes(cfg) > 1 else ""
         free, where = (cfg.hardware.memory_gb or 0) * 1e9, f"{of_each}hardware={cfg.hardware.name}"
         return free, f"the {free / 1e9:.0f} GB of {where}"
-    free = psutil.virtual_memory().available if cfg.device.use_cpu else torch.cuda.mem_get_info()[0]
-    return free, f"the {free / 1e9:.2f} GB that are free on this {'computer' if cfg.device.use_cpu else 'GPU'}"
+    if not cfg.device.use_cpu:
+        free = torch.cuda.mem_get_info()[0]
+        return free, f"the {free / 1e9:.2f} GB that are free on this GPU"
+    n = processes.count()
+    free = psutil.virtual_memory().available / n
+    shared = f" for each of {n} processes" if n > 1 else ""
+    return free, f"the {free / 1e9:.2f} GB that are free on this computer{shared}"
 
 
 def estimate_time(
@@ -119,10 +124,12 @@ def estimate_time(
     Args:
         args: TRL's.
         tokens: of an optimizer step, prompts and completions.
+        steps: that train_tokens may cut short.
     """
     hardware, gpus = cfg.hardware, count_processes(cfg)
     if not targets_other_hardware(cfg) or hardware.tflops is None or hardware.bandwidth_gbs is None:
         return _estimate_by_run(cfg, steps)
+    steps = limit_steps(steps, cfg.train_tokens, tokens)
     passes = 1 + (2 if 2 * trained > model.num_parameters() else 1) + args.activation_checkpointing
     row = cfg.algo.row
     if row.online:  # a rollout is scored once, trained on num_iterations times
@@ -151,6 +158,7 @@ def _estimate_by_run(cfg: Config, steps: int) -> tuple[float, str] | None:
         return None
     place, record = found
     each = record["seconds"]["train"] / record["steps"]
+    steps = limit_steps(steps, cfg.train_tokens, count_tokens(record))
     return steps * each, f"{steps} steps x {each:.2g} s, as in {place}"
 
 
@@ -173,18 +181,21 @@ def keeps_reference(cfg: Config, args: Any) -> bool:
     return args.beta > 0
 
 
+def _count_logit_bytes(cfg: Config, args: TrainingArguments, model: PreTrainedModel, width: int, row: float) -> float:
+    """A tile of logits, and the head's gradient in float32 while tiles are added to it."""
+    shape, rows = model.config.get_text_config(), args.per_device_train_batch_size
+    mixed = 2 if args.bf16 or args.fp16 else width
+    if on_cpu := cfg.device.use_cpu and not targets_other_hardware(cfg):
+        rows = min(rows, max(1, CHUNK_TOKENS // cfg.max_tokens)) if cfg.algo.row.online else rows
+    tile = min(rows * row, TILE_TOKENS) * min(shape.vocab_size, TILE_VOCABULARY)
+    head = shape.vocab_size * shape.hidden_size * 4 if cfg.peft.lora is None else 0
+    return tile * (4 * TILE_COPIES if on_cpu else mixed) + head
+
+
 def _count_token_bytes(args: TrainingArguments, model: PreTrainedModel, width: int) -> tuple[float, int]:
     """What a forward pass keeps of a token for the backward pass, and its keys and values while sampling, of all
     layers."""
     shape = model.config.get_text_config()
+    named = {name: getattr(shape, name) for name in shape.attribute_map}  # hidden_size, where it is called n_embd
     mixed = 2 if args.bf16 or args.fp16 else width  # of a value that autocast makes
-    queries = getattr(shape, "num_attention_heads", None) or 1  # an upper bound for a model without attention
-    keys = getattr(shape, "num_key_value_heads", None) or queries
-    size = getattr(shape, "head_dim", None) or shape.hidden_size // queries
-    inner = getattr(shape, "intermediate_size", None) or getattr(shape, "n_inner", None) or 4 * shape.hidden_size
-    # Keys and values count as one of the two (see KEPT_INNER).
-    layer = KEPT_HIDDEN * shape.hidden_size * 4 + KEPT_INNER * (inner + (queries + keys) * size) * mixed
-    kept = shape.num_hidden_layers * layer
-    if args.activation_checkpointing:  # the inputs of each layer, and one whole layer
-        kept = shape.num_hidden_layers * shape.hidden_size * 4 + layer
-    return kept, 2 * shape.num_hidden_layers * keys * size * mixed
+    return count_token_bytes(shape.to_dict() | named, mixed, bool(args.activation_checkpointing))

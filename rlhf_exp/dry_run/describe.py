@@ -8,21 +8,31 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerBase, TrainingArguments
 
-from rlhf_exp.config.defaults import list_defaults, read_settings
+from rlhf_exp.config.defaults import explain_rows, list_defaults, read_settings
 from rlhf_exp.config.device import count_processes, targets_other_hardware
 from rlhf_exp.config.rules.machine import find_missing
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.config.values import show
-from rlhf_exp.dry_run.cost import TOO_LARGE, UNKNOWN, estimate_memory, estimate_time, judge_memory, write_bytes
+from rlhf_exp.dry_run.cost import (
+    TOO_LARGE,
+    UNKNOWN,
+    estimate_memory,
+    estimate_time,
+    find_memory,
+    judge_memory,
+    write_bytes,
+)
+from rlhf_exp.dry_run.fitting import advise
 from rlhf_exp.dry_run.load import Lengths, build_on_meta, load_checked_task, load_shape_and_tokenizer, measure_lengths
 from rlhf_exp.runs.figures import duration, write_name
+from rlhf_exp.runs.forecast import limit_steps
 from rlhf_exp.runs.settings import flatten
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.tokens import render
 
 PROMPT_LINES, LINE_WIDTH = 12, 110
-UNUSUAL = ("; dropped: ", "; odd but kept: ", " come again")
+UNUSUAL = ("; dropped: ", "; odd but kept: ", " come again", "task.system_prompt=")
 """In notes of the loader that are worth a look."""
 
 
@@ -31,7 +41,7 @@ class DryRun(NamedTuple):
 
     Attributes:
         what: algorithm, task, model, device, and how much is trained.
-        fits, needs, place: of `judge_memory`.
+        fits, needs, place: of `judge_memory`, with what to change, or why the default batch is as small as it is.
         seconds: of training; None if they are not known. `time` says so, and whether it is a bound.
         unchecked: what cannot be checked here.
         notes: what the loader dropped or repeats.
@@ -77,17 +87,24 @@ def describe_dry_run(cfg: Config) -> DryRun:
         part = ", all trained" if trained >= model.num_parameters() else f", {trained:,} of them trained"
         what += f"; parameters: {model.num_parameters():,}{part if cfg.algo.row.trains else ''}"
     if cfg.algo.row.trains:
-        what += f"; steps: {steps or f'{args.num_train_epochs:g} times the rows'}"
+        taken = limit_steps(steps, cfg.train_tokens, count_rows(cfg, args) * lengths.row)
+        what += f"; steps: {taken or f'{args.num_train_epochs:g} times the rows'}"
+        if taken != steps:
+            what += f"{' or more' if lengths.bound else ''}, until train_tokens are spent"
     details += [] if task is None else [_describe_rows(cfg, task)]
     details += [_describe_tokens(lengths, count_rows(cfg, args))] if cfg.algo.row.trains else []
-    judged, formulas = _describe_memory(cfg, args, model, trained, lengths)
+    (fits, needs, place), formulas = _describe_memory(cfg, args, model, trained, lengths)
+    if fits == TOO_LARGE and shape is not None:
+        place += f"; {advise(cfg, args, shape, lengths, find_memory(cfg)[0])}"
+    elif line := explain_rows(cfg):
+        place += f"; {line}"
     seconds, time, formula = _describe_time(cfg, args, model, trained, lengths, steps)
     details += [*formulas, *formula, "chosen by default:", *(f"  {line}" for line in list_chosen(cfg))]
     if task is not None and tokenizer is not None:
         details += ["the first prompt, as the model reads it:", *_render_prompt(tokenizer, task), *task.notes]
     details.append("the whole config: the same command with --cfg job --resolve")
     notes = [note for note in (task.notes if task else ()) if any(word in note for word in UNUSUAL)]
-    return DryRun(what, *judged, seconds, time, unchecked, notes, details)
+    return DryRun(what, fits, needs, place, seconds, time, unchecked, notes, details)
 
 
 def list_chosen(cfg: Config) -> list[str]:
@@ -125,7 +142,8 @@ def count_rows(cfg: Config, args: TrainingArguments) -> int:
 
 
 def count_steps(cfg: Config, args: TrainingArguments, task: Task | None) -> int:
-    """Optimizer steps; 0 if the rows that they follow from are not known, or nothing is trained."""
+    """Optimizer steps, if no budget of tokens ends them; 0 if the rows that they follow from are not known, or nothing
+    is trained."""
     if args.max_steps < 1 and task is not None and task.train:
         return max(1, round(args.num_train_epochs * len(task.train) / count_rows(cfg, args)))
     return max(0, args.max_steps) if cfg.algo.row.trains else 0
@@ -153,7 +171,7 @@ def _describe_time(
     """Seconds of training, in words, and how they come about."""
     if not cfg.algo.row.trains:
         return 0.0, "none: nothing is trained", []
-    if model is None or not steps:
+    if model is None or not (steps or cfg.train_tokens):
         return None, f"unknown, since the {'number of steps' if model else 'shape of the model'} is not known", []
     found = estimate_time(cfg, args, model, trained, count_rows(cfg, args) * lengths.row, steps)
     if found is None:

@@ -20,7 +20,7 @@ from rlhf_exp.config.hub import is_hub_id, is_offline
 from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.models.adapters import build_peft_config, explaining_targets
+from rlhf_exp.models.adapters import add_adapter, build_peft_config
 from rlhf_exp.models.loading import load_tokenizer
 from rlhf_exp.models.scoring import loading_whole
 from rlhf_exp.models.source import locate_start_model
@@ -84,10 +84,7 @@ def build_on_meta(cfg: Config, shape: PretrainedConfig) -> "tuple[PreTrainedMode
         model = kind.from_config(shape, dtype=dtype, trust_remote_code=cfg.model.trust_remote_code)
         if (peft_config := build_peft_config(cfg)) is None:
             return model, model.num_parameters()
-        from peft import get_peft_model
-
-        with explaining_targets(cfg):
-            trained = get_peft_model(model, peft_config).get_nb_trainable_parameters()[0]
+        trained = add_adapter(cfg, model, peft_config).get_nb_trainable_parameters()[0]
     return model, trained
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from rlhf_exp.config.schema import Config
 from rlhf_exp.dry_run.describe import DryRun, describe_dry_run
-from rlhf_exp.errors import ConfigError, printable
+from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.runs.figures import duration
 
 
@@ -28,7 +28,7 @@ def print_dry_run(cfg: Config) -> None:
         f"time     {found.time}",
         f"checks   {'; '.join(filter(None, [found.checks, *_list_unusual([found]), more]))}",
     ]
-    print("\n".join(map(printable, [*lines, *(found.details if cfg.verbose else [])])), flush=True)
+    tell("\n".join([*lines, *(found.details if cfg.verbose else [])]))
     if found.problems:
         raise ConfigError(found.problems)
 
@@ -52,10 +52,10 @@ def print_dry_runs(named: Mapping[str, Config]) -> None:
         problems += [f"{name}: {line}" for line in one.problems]
         rows.append((name, f"{one.fits}: {one.needs}", one.time.partition(":")[0], one.checks))
         if cfg.verbose:
-            print(printable("\n".join([f"{name}: {one.what}", *one.details, ""])), flush=True)
+            tell("\n".join([f"{name}: {one.what}", *one.details, ""]))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    print("\n".join(map(printable, [*lines, _sum(rows[1:], found), *_list_unusual(found)])), flush=True)
+    tell("\n".join([*lines, _sum(rows[1:], found), *_list_unusual(found)]))
     if problems:
         raise ConfigError(problems)
 

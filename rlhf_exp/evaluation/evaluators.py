@@ -17,6 +17,7 @@ from peft import PeftModel
 from rlhf_exp.algorithms import DEMONSTRATIONS, PAIRS
 from rlhf_exp.callbacks.metrics import Probe
 from rlhf_exp.config.values import show
+from rlhf_exp.errors import tell
 from rlhf_exp.evaluation import answers
 from rlhf_exp.evaluation.baselines import BestBaseline, measure_baselines
 from rlhf_exp.evaluation.cache import sample_cached
@@ -164,7 +165,7 @@ class PolicyEvaluator:
                 counts = {"scored": len(scored), "left_out": len(rows) - len(scored)}
                 return {"loss": answers.token_loss(scored), "loss_rows": counts}, scored
             reason = f"the prompts of all {len(rows)} rows fill algo.args.max_length={cfg.algo.args['max_length']}"
-        print(f"held-out loss: left out, {reason}", flush=True)
+        tell(f"held-out loss: left out, {reason}")
         return {"loss_left_out": reason}, []
 
 

@@ -1,7 +1,8 @@
 """What a grader returns, such as `Grade("partial", 0.1, "8 * 7 - 3")`, and what it reads of a completion."""
 
 from dataclasses import dataclass
-from typing import Literal
+from decimal import Decimal
+from typing import Any, Literal
 
 MAX_CHARACTERS = 20_000
 """Graders and rewards read at most this much of a text, about 6,000 tokens of plain English. It limits their time."""
@@ -45,6 +46,11 @@ def compare(right: bool, extracted: str | None, wrong: Outcome = "partial") -> G
 def read_text(completion: str | list[dict[str, str]]) -> str:
     """The text of a completion, which TRL passes as a string or, for chat prompts, as a list of messages."""
     return completion if isinstance(completion, str) else "".join(message["content"] for message in completion)
+
+
+def write_answer(answer: Any) -> str:
+    """A right answer as a text; of a number all digits: 0.00002, which Python writes as 2e-05."""
+    return f"{Decimal(str(answer)):f}" if isinstance(answer, float | Decimal) else str(answer)
 
 
 def keep_end(text: str) -> str:

@@ -4,7 +4,7 @@ r"""Computes the exact value of a short piece of arithmetic, in plain text or La
     (Fraction(3, 2), None)
 
 It reads decimals, `+ - *` and `/` with their signs and commands, parentheses, `\frac`, `\sqrt` (with an index), a power
-with an exponent below 100, a product without a sign (`2\sqrt{9}`, `(1/2)3`) and a mixed number (`1\frac{1}{2}`,
+with an exponent from -99 to 99, a product without a sign (`2\sqrt{9}`, `(1/2)3`) and a mixed number (`1\frac{1}{2}`,
 `1 1/2`). Each root must be rational: `\sqrt{2}\sqrt{2}` has no value here.
 
 LaTeX is rewritten as plain arithmetic, commands from the inside out, which Python's parser reads and does not evaluate.
@@ -28,7 +28,7 @@ SPELLINGS = {
 }
 ALLOWED = re.compile(r"(?:[-+*/()0-9.\s^{}\[\]]|\\frac|\\sqrt)*")
 NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+")
-EXPONENT = re.compile(r"\^\s*(?:([0-9])(?![0-9.])|\{\s*([0-9]{1,2})\s*\})")
+EXPONENT = re.compile(r"\^\s*(?:(-?[0-9])(?![0-9.])|\{\s*(-?[0-9]{1,2})\s*\})")
 GROUP, LAST = r"\s*(\{[^{}\\]*\}|[0-9])", r"\s*(\{[^{}\\]*\}|[0-9](?![0-9.]))"
 FRACTION = re.compile(rf"(?:({NUMBER.pattern})\s*)?\\frac{GROUP}{LAST}")
 ROOT = re.compile(rf"\\sqrt\s*(?:\[([2-9])\])?{LAST}")

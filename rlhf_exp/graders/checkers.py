@@ -5,10 +5,10 @@
 
 | checker | the answer column holds | what is read of a completion |
 |---|---|---|
-| exact | a text | all of it, without the white space around it |
+| exact | a text, or a number | all of it, without the white space around it; of a number the value |
 | numeric | a number | `#### 4`, a box or <answer>, else its last number (gsm8k.py) |
 | math | a number or an expression of LaTeX | a box, <answer> or the last line, by value (expressions.py) |
-| choice | a letter, or its place from 0 on | `The answer is (B)`, a box, or a line that begins with a letter |
+| choice | a letter, or its place from 0 on | `The answer is (B)`, a box, `B) ...`: see choices.py |
 | regex | a text | the group of the last match of `task.pattern` |
 
 The user's function takes (completion, row), the row with all its columns, and returns a bool, a number in [0, 1] (1 is
@@ -20,25 +20,22 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from functools import partial
 from numbers import Real
 from typing import Any
 
 from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.graders import PASSED, Grade, NumberGrade, Outcome, compare, expressions, gsm8k, keep_end
+from rlhf_exp.graders import PASSED, Grade, NumberGrade, Outcome, compare, expressions, gsm8k, keep_end, write_answer
+from rlhf_exp.graders.choices import read_choice
 from rlhf_exp.graders.user_code import RewardError, call, describe_value, import_function
 
 Checker = Callable[..., Grade]
 """A function of (completion, row)."""
 
-SAID = re.compile(
-    r"(?i:\b(?:answer|option|choice)(?:[ ]+(?:is|should be|would be|must be)\b|[ ]*+[:=]))[ ]*+"
-    r"(?i:(?:the )?(?:option|choice)[ ])?[*_ ]*+(?:\\boxed\{)?(?:\\text(?:bf|rm)?\{)?[*(\[]?"
-    r"(?!I [a-z])([A-Z])(?![A-Za-z'])(?!\s*+(?:,|and|or|/)\s*+\(?[A-Z]\b)"
-)
-BOXED = re.compile(r"\\boxed\{[ ]*+(?:\\text(?:bf|rm)?\{)?[ ]*+[(\[]?([A-Z])(?![A-Za-z'])(?![ ]*+,[ ]*+[A-Z]\b)")
-BEGINS = re.compile(r"^[ \t]*+[*(\[]*+([A-Z])(?:[)\].:*]|[ \t]*+$)", re.MULTILINE)
+PLAIN_NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,9})?")
+GOLD = re.compile(r"(?i:(?:the )?(?:correct )?(?:option|choice|answer)(?: is)?:? )?[(\[*]*([A-Za-z])[)\].:*]*")
 
 AsRead = Mapping[str, tuple[str, dict[str, Any]]]
 """Rows by id as they stood in their file, before a table gave each column one type and every row all columns: each with
@@ -72,47 +69,48 @@ def find_answer_problem(task: Any, answer: Any) -> str | None:
 
 def check_exact(completion: str, answer: Any) -> Grade:
     text = completion.strip()
-    return compare(text in _spell(answer), text or None, wrong="failed")
+    return compare(_is_same(text, answer), text or None, wrong="failed")
 
 
 def check_numeric(completion: str, answer: Any) -> Grade:
-    grade = gsm8k.grade(completion, str(answer))
+    grade = gsm8k.grade(completion, write_answer(answer))
     return compare(grade.lenient, grade.extracted)
 
 
 def check_choice(completion: str, answer: Any) -> Grade:
-    found = [match[1] for pattern in (BOXED, SAID) for match in list(pattern.finditer(completion))[-1:]]
-    begins = {match[1] for match in BEGINS.finditer(completion)}  # several: the choices are repeated, or compared
-    found += begins if len(begins) == 1 else []
-    return compare(bool(found) and found[0] == _read_choice(answer), found[0] if found else None)
+    found = read_choice(completion)
+    return compare(found == _read_gold_choice(answer), found)
 
 
 def check_regex(completion: str, answer: Any, pattern: re.Pattern[str]) -> Grade:
     matches = [match[pattern.groups] for match in pattern.finditer(completion)]
     found = (matches[-1] or "").strip() if matches else None
-    return compare(found in _spell(answer), found)
+    return compare(found is not None and _is_same(found, answer), found)
 
 
-def _spell(answer: Any) -> tuple[str, ...]:
-    """The texts that are this answer: 4.0 is also 4, since many a table has no whole numbers beside empty cells."""
-    whole = isinstance(answer, float) and answer.is_integer()
-    return (str(answer).strip(), *([str(int(answer))] if whole else []))
+def _is_same(text: str, answer: Any) -> bool:
+    """Whether this is the answer: the same text, or of a number the same value, since a table makes 4.0 of 4, and JSON
+    2e-05 of 0.00002."""
+    is_number = isinstance(answer, int | float | Decimal) and PLAIN_NUMBER.fullmatch(text)
+    return Decimal(text) == Decimal(str(answer)) if is_number else text == str(answer).strip()
 
 
-def _read_choice(answer: Any) -> str:
-    text = str(answer).strip().strip("()")
-    if text.isascii() and text.isdigit() and int(text) < 26:
-        return chr(ord("A") + int(text))
-    if len(text) != 1 or not "A" <= text <= "Z":
+def _read_gold_choice(answer: Any) -> str:
+    text = write_answer(answer).strip()
+    place = text.strip("()").removesuffix(".0")
+    if place.isascii() and place.isdigit() and int(place) < 26:
+        return chr(ord("A") + int(place))
+    letter = GOLD.fullmatch(text)
+    if letter is None:
         raise ValueError("not a letter from A to Z, or its place from 0 on")
-    return text
+    return letter[1].upper()
 
 
 CHECKS: dict[str, tuple[Checker, Callable[[Any], object]]] = {
     "exact": (check_exact, str),
-    "numeric": (check_numeric, lambda answer: gsm8k.read_gold(str(answer))),
+    "numeric": (check_numeric, lambda answer: gsm8k.read_gold(write_answer(answer))),
     "math": (expressions.grade, expressions.read_gold),
-    "choice": (check_choice, _read_choice),
+    "choice": (check_choice, _read_gold_choice),
     "regex": (check_regex, str),
 }
 """Each ready checker, a function of (completion, answer), and how it reads an answer, which raises ValueError."""

@@ -5,7 +5,8 @@ r"""Compares an answer in LaTeX or plain arithmetic with a gold answer by value,
 
 Read of a completion is the last closed `\boxed{}` or `<answer>`; without one, its last line (with the whole of a
 formula that ends in it), in which math-verify finds the answer; of a longer line its last MAX_CHARACTERS, or the
-formula that ends in them if nothing else there can be an answer.
+formula that ends in them if nothing else there can be an answer. It reads neither `\$18` nor `1.5e6`, so the sign is
+left out, and such a number is written with all its digits; `2e-5` is always a number, `2e - 5` a difference.
 
 math-verify limits itself by a clock, 5 s for parsing and 5 s for comparing, so that a grade would depend on how busy
 the machine is. Here the work is limited instead: its parser, which takes time exponential in the depth of brackets,
@@ -22,8 +23,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from rlhf_exp.graders import Grade, compare, find_tags
-from rlhf_exp.graders.gsm8k import find_box
+from rlhf_exp.graders import Grade, compare, find_tags, write_answer
+from rlhf_exp.graders.gsm8k import DIGITS, find_box
 
 MAX_CHARACTERS = 300
 MAX_DEPTH = 6
@@ -31,6 +32,11 @@ MAX_NODES = 100
 MAX_DIGITS = 4000
 TIMEOUT_S = 60
 
+DOLLAR = re.compile(r"(?<!\\)\\\$")
+SCIENTIFIC = re.compile(
+    r"(?<![\w.,/^}])(?<![/^÷0-9] )([0-9]++(?:\.[0-9]++)?|\.[0-9]++)(?:[eE]([-+]?[0-9]++)"
+    r"| ?(?:[x×*·]|\\times|\\cdot) ?10(?:\^(?:\{([-+]?[0-9]++)\}|([-+]?[0-9]++))|([⁻⁰¹²³⁴-⁹]++)))(?![\w^]|\.[0-9])"
+)
 FORMULA = re.compile(r"\$\$?[^$]++\$\$?|\\([\[(])[^\\]*+(?>(?:\\(?![()\[\]])[^\\]*+)*)\\[\])]")
 ANSWER = re.compile(r"[0-9$\\]")
 BRACKET = re.compile(r"[(\[{]|[)\]}]")
@@ -46,7 +52,7 @@ def grade(completion: str, answer: Any) -> Grade:
     """
     from math_verify import verify
 
-    gold, found = read_gold(answer), _parse(_find_answer(completion))
+    gold, found = read_gold(answer), _parse(_find_answer(_respell(completion)))
     if not found:
         return compare(False, None)
     return compare(verify(list(gold), list(found), timeout_seconds=TIMEOUT_S), found[-1])
@@ -58,11 +64,21 @@ def read_gold(answer: Any) -> tuple[Any, ...]:
     Raises:
         ValueError: it cannot be read, or is beyond a limit.
     """
-    text = f"{Decimal(repr(answer)):f}" if isinstance(answer, float) else str(answer)  # 1e-05 would be read as 1e - 05
-    found = () if isinstance(answer, bool) else _parse(_delimit(text))
+    found = () if isinstance(answer, bool) else _parse(_delimit(_respell(write_answer(answer))))
     if not found or isinstance(found[0], str):
         raise ValueError(f"not an expression that math-verify can compare: {str(answer)[:80]!r}")
     return found
+
+
+def _respell(text: str) -> str:
+    """Without escaped dollar signs, and with numbers such as 1.5e6 and 1.5 x 10^6 as 1500000."""
+    return SCIENTIFIC.sub(_write_digits, DOLLAR.sub("", text))
+
+
+def _write_digits(number: re.Match[str]) -> str:
+    exponent = next(filter(None, number.groups()[1:])).translate(DIGITS)
+    is_short = len(exponent) < 4 and abs(int(exponent)) < MAX_CHARACTERS // 2
+    return f"{Decimal(f'{number[1]}e{exponent}'):f}" if is_short else r"\infty"  # which equals no number
 
 
 def _find_answer(text: str) -> str:

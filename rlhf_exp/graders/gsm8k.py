@@ -21,10 +21,11 @@ Lenient reading: the strict one if it gives a number, else the last number in th
 root or a power in LaTeX, the value of the whole expression.
 
 A number has its thousands' commas or spaces, currency sign, percent sign, plus and trailing point dropped: `$1,234.50`,
-`1 234`, `50%` is 50, `18.0` is 18, `3/4` is 0.75, `−5` and `–5` are -5. The comma of `1000,99`, `1 000,99` and
-`1.000,99` is a decimal comma; that of `1,000` divides thousands, that of `12,5` two numbers. Digits of other scripts
-are no digits, `1/0` and a number of more than 300 digits equal nothing. What this cannot read inside a strict answer is
-worked out by arithmetic.py, at most 50 characters: `\frac{3}{4}`, `2\sqrt{9}`, `10^3`, `3 1/2`.
+`1 234`, `50%` is 50, `18.0` is 18, `3/4` is 0.75, `1.5e6` is 1,500,000, `−5` and `–5` are -5. The comma of `1000,99`,
+`1 000,99` and `1.000,99` is a decimal comma; that of `1,000` divides thousands, that of `12,5` two numbers. Digits of
+other scripts are no digits, `1/0` and a number of more than 300 digits equal nothing. What this cannot read inside a
+strict answer is worked out by arithmetic.py, at most 50 characters: `\frac{3}{4}`, `2\sqrt{9}`, `10^3`, `1.5 x 10⁶`,
+`3 1/2`.
 """
 
 import re
@@ -43,14 +44,19 @@ SPELLINGS = {"{,}": ",", r"\!": "", r"\,": "", r"\$": "$", r"\%": "%", "−": "-
     (r"\(", r"\)", r"\[", r"\]"), ""
 )
 
+TIMES_TEN = re.compile(r"(?<=[0-9]) ?[xX] ?(?=10(?: ?\^|[⁺⁻⁰¹²³⁴-⁹]))")
+RAISED = re.compile(r"(?<=10)⁻?[⁰¹²³⁴-⁹]+")
+DIGITS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+
 # Possessive quantifiers (++) and atomic groups (?>...) never backtrack, which keeps the search linear; a group is not
 # repeated possessively, which Python below 3.11.5 does wrongly (tests/graders/test_patterns.py). A minus after a word,
 # a bracket or another minus is an operator or a dash, not a sign.
 SPACED = r"[1-9][0-9]{0,2}(?>(?:[ \u00a0\u2009\u202f][0-9]{3}(?![0-9])){1,9})(?!\s*+/)"
 POINTED = r"[1-9][0-9]{0,2}(?>(?:\.[0-9]{3}(?![0-9])){1,9})"
 WITH_COMMA = rf"(?<![0-9],)(?:{SPACED}|{POINTED}|[0-9]{{4,}}+),[0-9]{{1,2}}(?![0-9]|[,.][0-9])"
-PLAIN = r"(?:[0-9]++(?>(?:,[0-9]{3}(?![0-9]))*)(?:\.[0-9]++)?|(?<![0-9.])\.[0-9]++)"
-DECIMAL = rf"(?:{WITH_COMMA}|{SPACED}(?:\.[0-9]++)?|{PLAIN})"
+EXPONENT = r"(?>(?:[eE][-+]?[0-9]++)?)"
+PLAIN = rf"(?:[0-9]++(?>(?:,[0-9]{{3}}(?![0-9]))*)(?:\.[0-9]++)?|(?<![0-9.])\.[0-9]++){EXPONENT}"
+DECIMAL = rf"(?:(?:{WITH_COMMA}|{SPACED}(?:\.[0-9]++)?){EXPONENT}|{PLAIN})"
 NUMBER = re.compile(rf"((?<![\w)\]}}%-])-)?[$€£¥₹]?({DECIMAL})(?:/({PLAIN}))?")
 
 DECORATION = " \t\r\n$€£¥₹*_~="
@@ -69,7 +75,7 @@ GOES_ON = re.compile(
 # In unmarked text: a sequence of numbers, operators and commands of arithmetic, and what makes one value of it.
 ARGUMENT = r"\{[^{}]*+(?>(?:\{[^{}]*+(?>(?:\{[^{}]*+\}[^{}]*+)*)\}[^{}]*+)*)\}"
 SIGN = (
-    r"(?:[0-9.]|,(?=[0-9]{3})|[-+*/×·÷^√() \t]"
+    r"(?:[0-9.]|,(?=[0-9]{3})|(?<=[0-9])[eE](?=[-+]?[0-9])|[-+*/×·÷^√() \t]"
     r"|\\(?:[dtc]?frac|sqrt(?:\[[0-9]\])?|times|cdot|div|pi|left|right)(?![a-z]))"
 )
 FORMULA = re.compile(rf"{SIGN}(?>(?:{SIGN}|{ARGUMENT})*)")
@@ -80,7 +86,7 @@ OPERATOR = re.compile(r"[-+*/^×·÷]|\\[a-z]")
 # Digits, operators and commands of arithmetic: no letters, no power above 99, and no root in a root.
 EXPRESSION = re.compile(
     r"(?>(?:[-+*/×·÷=(){}\s]|[0-9.]|\\(?:[dt]?frac|times|cdot|div|left(?=\()|right(?=\)))(?![a-z])"
-    r"|\\sqrt(?:\[[0-9]\])?\{[-+*/0-9. ]*+\}|\^(?:[0-9](?![0-9])|\{[0-9]{1,2}\}))*)"
+    r"|\\sqrt(?:\[[0-9]\])?\{[-+*/0-9. ]*+\}|\^(?:-?[0-9](?![0-9])|\{-?[0-9]{1,2}\}))*)"
 )
 
 
@@ -138,7 +144,7 @@ def read_gold(answer: str) -> Fraction:
 def _respell(text: str) -> str:
     for spelling, plain in SPELLINGS.items():
         text = text.replace(spelling, plain)
-    return text
+    return RAISED.sub(lambda ten: f"^{{{ten[0].translate(DIGITS)}}}", TIMES_TEN.sub(" × ", text))
 
 
 def _read_strict(text: str) -> tuple[str | None, Fraction | None]:
@@ -237,14 +243,16 @@ def _evaluate(number: re.Match[str]) -> Fraction | None:
 
 
 def _to_fraction(decimal: str) -> Fraction | None:
+    decimal, _, exponent = decimal.lower().partition("e")
     whole, comma, part = decimal.rpartition(",")
     if comma and len(part) < 3:
         decimal = f"{whole.replace('.', '')}.{part}"
     whole, _, part = re.sub(r"[,\s]", "", decimal).partition(".")
     whole, part = whole.lstrip("0"), part.rstrip("0")
-    if len(whole) + len(part) > MAX_DIGITS:
+    power = int(exponent or 0) if len(exponent) < 6 else MAX_DIGITS
+    if len(whole) + len(part) + abs(power) > MAX_DIGITS:
         return None
-    return Fraction(int(whole + part or "0"), 10 ** len(part))
+    return Fraction(int(whole + part or "0"), 10 ** len(part)) * Fraction(10) ** power
 
 
 def _compute(content: str) -> Fraction | None:

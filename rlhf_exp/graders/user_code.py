@@ -3,6 +3,8 @@
     function = import_function("mine.py:check", "task.checker=mine.py:check")
     result = call(lambda: function("4", row), "task.checker=mine.py:check, on row 7,", "mine.py")
 
+It can neither end the process of the run with a status of its own, nor leave a second one behind (`confine`).
+
 Of a call that takes 10 seconds a line on the terminal says so, "... has not returned for 10 s; ..."; at `limit_s` it is
 ended. A timer of the system (SIGALRM) interrupts Python code, `re`, large integers and waiting, in the main thread. A
 call into C that looks for no signal, such as all(itertools.repeat(True)), gets no line; if there is a limit,
@@ -21,10 +23,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from rlhf_exp.config.values import show, suggest
-from rlhf_exp.errors import ConfigError, printable, read_message
+from rlhf_exp.errors import FAILED, ConfigError, printable, read_message
 
 LINE_S, GRACE_S, AGAIN_S = 10.0, 2.0, 1.0
 """The line comes after LINE_S. What has not ended GRACE_S after the limit hangs in C. A function that catches the error
@@ -67,7 +69,8 @@ def import_file(file: str, key: str) -> ModuleType:
     spec: Any = importlib.util.spec_from_file_location(f"user_reward_{path.stem}", path)
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses in the file need this
     try:
-        spec.loader.exec_module(module)
+        with confine(key):
+            spec.loader.exec_module(module)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # the file can raise anything
@@ -96,12 +99,34 @@ def call(function: Callable[[], Any], described: str, file: str) -> Any:
             if it had succeeded.
     """
     try:
-        with watch(described):
+        with confine(described), watch(described):
             return function()
     except (KeyboardInterrupt, RewardError):
         raise
     except BaseException as error:
         raise RewardError(f"raised {describe_error(error, file)}") from error
+
+
+@contextmanager
+def confine(described: str) -> Iterator[None]:
+    """Inside the `with`, os._exit raises SystemExit, since it would end the run with any status, 0 too, and no record.
+    A process forked inside may end as it likes; one that comes back out, as a second run, is ended."""
+    run, leave = os.getpid(), os._exit
+
+    def refuse(status: int) -> NoReturn:
+        if os.getpid() != run:
+            leave(status)
+        raise SystemExit(f"os._exit({status})")
+
+    os._exit = refuse
+    try:
+        yield
+    finally:
+        os._exit = leave
+        if os.getpid() != run:
+            line = f"rlhf_exp: {printable(described)} has forked a process that came back; it is ended\n"
+            os.write(STDERR, line.encode())
+            leave(FAILED)
 
 
 @contextmanager

@@ -8,6 +8,8 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 
 from hydra._internal.hydra import Hydra
@@ -19,12 +21,12 @@ from rlhf_exp import processes
 from rlhf_exp.commands import parse_flags
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config, compose_files, register_resolvers
-from rlhf_exp.config.keys import name_key
-from rlhf_exp.config.reading import check_overrides, open_hydra
+from rlhf_exp.config.keys import explain_key, name_key
+from rlhf_exp.config.reading import check_overrides, open_hydra, read_text, set_text
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.launch.explain import explaining, set_text
+from rlhf_exp.launch.explain import explaining
 from rlhf_exp.launch.job import run_job
 from rlhf_exp.runs.lock import find_latest, follow_link
 from rlhf_exp.runs.plan import check_run_folder
@@ -47,6 +49,10 @@ def start() -> int | None:
     args = _prepare_arguments()
     if problems := check_overrides(args.overrides):
         raise ConfigError(problems)
+    for flag in [flag for flag in ("package", "resolve") if getattr(args, flag) and not args.cfg]:
+        raise ConfigError([f"--{flag}: only with --cfg"])
+    if args.experimental_rerun:
+        raise ConfigError(["--experimental-rerun: repeats no run here; use resume=RUN_DIR"])
     asked = {name for name, value in vars(args).items() if value} - {"overrides", "config_dir"}
     if not asked and not any(text.startswith("hydra") for text in args.overrides):
         with explaining(args.overrides):  # as `rlhf_exp.compose`: Hydra itself would compose twice
@@ -68,14 +74,14 @@ def complete(overrides: list[str], config_name: str | None, config_dir: str | No
     values = dict(text.split("=", 1) for text in overrides if "=" in text)
     if "resume" not in values:
         return flags, list(overrides)
-    named = values["resume"].strip("'\"")
+    if (named := read_text(values["resume"])) is None:  # Hydra says why, or null resumes none
+        return flags, list(overrides)
     folder = follow_link(str(find_latest(Path(named))))
-    text = values["resume"] if folder == named else folder
-    overrides = [f"resume={text}" if typed.startswith("resume=") else typed for typed in overrides]
+    overrides = [set_text("resume", folder) if typed.startswith("resume=") else typed for typed in overrides]
     if config_name is not None:
         return flags, overrides
     flags, kept = recall(folder, typed=set(values))
-    return flags, [*kept, *overrides, f"output_dir={text}"]
+    return flags, [*kept, *overrides, set_text("output_dir", folder)]
 
 
 def find_config_dir(named: str | None) -> str | None:
@@ -128,9 +134,14 @@ def _call_hydra(hydra: Hydra, args: Namespace) -> int:
     register_plugins()
     name, overrides = args.config_name or "config", args.overrides
     if args.hydra_help:
+        args.overrides = [text for text in overrides if name_key(text).startswith("hydra")]  # it knows no other keys
         hydra.hydra_help(name, get_args_parser(), args)
     elif args.cfg:
-        hydra.show_cfg(name, overrides, args.cfg, args.package, args.resolve)
+        with redirect_stderr(StringIO()):
+            try:
+                hydra.show_cfg(name, overrides, args.cfg, args.package, args.resolve)
+            except SystemExit:
+                raise ConfigError([f"--package {args.package}: {explain_key(args.package)}"]) from None
     elif args.info:
         hydra.show_info(args.info, name, overrides)
     elif args.shell_completion:

@@ -4,17 +4,19 @@ explain(exception, ["leraning_rate=1"])  ->  "leraning_rate=1: no such key; did 
 """
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.commands import COMMANDS
 from rlhf_exp.config import ROOT
+from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.keys import explain_key, known_keys, name_key, takes_text
+from rlhf_exp.config.reading import quote
 from rlhf_exp.config.rules.algorithm import explain_loss
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import one_of, suggest
@@ -40,11 +42,6 @@ def explaining(overrides: Sequence[str]) -> Iterator[None]:
         yield
     except (HydraException, OmegaConfBaseException, RecursionError) as error:
         raise ConfigError([explain(error, overrides)]) from None
-
-
-def set_text(key: str, value: str) -> str:
-    """The override that sets a key to this text, whatever characters it has."""
-    return f"{key}={QuotedString(value, Quote.double).with_quotes()}"
 
 
 def explain(error: Exception, overrides: Sequence[str]) -> str:
@@ -74,10 +71,21 @@ def _explain_unknown(key: str, overrides: Sequence[str]) -> str:
     place, _, end = key.rpartition(".")
     named = ("reward.weights", "reward.functions", "task.options")  # the user's own names are below these
     if place in named or place == "algo.args" and end in load_arguments(algo):
-        return f"{text}: not there yet; add it with a plus: +{text}"
+        return _find_refusal(key, overrides) or f"{text}: not there yet; add it with a plus: +{text}"
     if (why := explain_key(key, algo)).endswith(f" {key}?"):
         why = "the config that -cn names lacks it; its defaults list must begin with /config"
     return f"{text}: {why}"
+
+
+def _find_refusal(key: str, overrides: Sequence[str]) -> str | None:
+    """Why the key is refused with a plus too; None if it is not, or others of the overrides cannot be read."""
+    added = [f"++{text}" if name_key(text) == key or text.startswith("algo.args.") else text for text in overrides]
+    with suppress(HydraException, OmegaConfBaseException):
+        try:
+            compose_config(added)
+        except ConfigError as error:
+            return next((line for line in error.problems if getattr(line, "key", "") == key), None)
+    return None
 
 
 def _find_algorithm(overrides: Sequence[str]) -> str:
@@ -96,7 +104,7 @@ def _explain_unread(text: str) -> str:
     if key in INSTEAD:  # such as model=~/folder
         return f"{text}: no such option; {INSTEAD[key]}is a plain name"
     if takes_text(name_key(text)):
-        return f"{text}: cannot be read without quotes; write '{set_text(key, value)}'"
+        return f"{text}: cannot be read without quotes; write {shlex.quote(f'{key}={quote(value)}')}"
     return f"{text}: cannot be read; must be KEY=VALUE, with special characters of a text in quotes"
 
 

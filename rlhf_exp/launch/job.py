@@ -4,7 +4,7 @@ run_job(cfg, settings)      # the exit status; called for each job of a sweep
 """
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +18,9 @@ from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.files import find_missing_weights
 from rlhf_exp.config.schema import Config
-from rlhf_exp.errors import ConfigError, printable
+from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.runs.folder import read_record, write_text
+from rlhf_exp.runs.inputs import find_unknown_code, note_code
 from rlhf_exp.runs.lock import claim, point_latest
 from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, plan_job, start_anew
 
@@ -35,27 +36,27 @@ def run_job(cfg: DictConfig, settings: DictConfig, jobs: "Jobs | None" = None, a
         jobs: the sweep that the job is one of.
         again: a scheduler has ended this job before, and starts it again: it goes on in its folder.
     """
-    typed, where = settings.overrides.task, ""
+    where = ""
     if jobs is not None:
-        name = jobs.name(settings.job.num, typed)
+        name = jobs.name(settings.job.num, settings.overrides.task)
         jobs.place(cfg, settings)
         cfg.skip_finished = cfg.skip_finished or again  # after its folder was named
-        print(f"\n{name}" if settings.job.num else name, flush=True)
+        tell(f"\n{name}" if settings.job.num else name)
         where = f"{name}: "
-    return guard(lambda: run_checked(check_job(cfg, typed), cfg, settings)[0], where=where)
+    return guard(lambda: run_checked(check_job(cfg, settings), cfg, settings)[0], where=where)
 
 
-def check_job(cfg: DictConfig, typed: Sequence[str], absent: Collection[str] = ()) -> Config:
+def check_job(cfg: DictConfig, settings: DictConfig, absent: Collection[str] = ()) -> Config:
     """The checked config of an experiment; its folder is checked later (`plan_run`).
 
     Args:
-        typed: the overrides that the config was composed with.
+        settings: Hydra's own part of the config.
         absent: see `parse`.
 
     Raises:
         ConfigError: all that can be found without an import of torch, and without a look into the run folder.
     """
-    return parse(cfg, typed, [find_missing_weights], absent)
+    return parse(cfg, settings, [find_missing_weights], absent)
 
 
 def is_named_by_time(cfg: DictConfig) -> bool:
@@ -88,12 +89,12 @@ def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[
     if plan == Plan.RESUME:
         config = replace(config, resume=config.output_dir)
     if "trl" not in sys.modules:
-        print("[start] imports torch and TRL", flush=True)
+        tell("[start] imports torch and TRL")
     with processes.enter_on_main(claim(config.output_dir, numbered)) as folder:
         from rlhf_exp.config.trl_args import build_args
 
         if str(folder) != config.output_dir:
-            print(f"another run has that folder; this one's is {folder}", flush=True)
+            tell(f"another run has that folder; this one's is {folder}")
             cfg.output_dir = str(folder)
             args = config.algo.args | {"output_dir": cfg.algo.args.output_dir}
             config = replace(config, output_dir=str(folder), algo=replace(config.algo, args=args))
@@ -127,18 +128,18 @@ def plan_run(config: Config, numbered: bool) -> Plan:
         raise ConfigError(problems)
     if config.dry_run:
         return Plan.START
-    what = f"{config.algo.name} on {config.task.name}, model {config.model.name}, seed {config.seed}"
-    print(f"{what}: {config.output_dir}", flush=True)
+    model = config.model.path or config.model.name
+    tell(f"{config.algo.name} on {config.task.name}, model {model}, seed {config.seed}: {config.output_dir}")
     folder = Path(config.resume or config.output_dir)
     if config.resume:
-        for note in check_resume(config):
-            print(printable(note), flush=True)
+        for note in (*check_resume(config), *(f"resume={folder}: {line}" for line in find_unknown_code(config))):
+            tell(note)
         plan = Plan.SKIP if read_record(folder).get("status") == "finished" else Plan.START
     else:
         plan = plan_job(config) if config.skip_finished else Plan.START
     if plan != Plan.START:
         done = f"finished already: {folder}; its report: {folder / 'report.html'}"
-        print(done if plan == Plan.SKIP else f"resuming: {folder}", flush=True)
+        tell(done if plan == Plan.SKIP else f"resuming: {folder}")
     return plan
 
 
@@ -149,6 +150,7 @@ def _prepare_folder(config: Config, cfg: DictConfig, settings: DictConfig, folde
     texts["overrides"] = OmegaConf.to_yaml(settings.overrides.task)
     if config.resume is None:
         start_anew(folder)
+        note_code(config)
     for log in folder.glob("error-*.log"):
         log.unlink()
     (folder / ".hydra").mkdir(exist_ok=True)

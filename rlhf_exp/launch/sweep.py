@@ -27,9 +27,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from rlhf_exp import processes
 from rlhf_exp.commands import hide_bars
 from rlhf_exp.config.hub import prepare_hub
+from rlhf_exp.config.reading import REPLACING, set_text
 from rlhf_exp.config.schema import Config
-from rlhf_exp.errors import ConfigError, say
-from rlhf_exp.launch.explain import set_text
+from rlhf_exp.errors import ConfigError, say, tell
 from rlhf_exp.launch.job import check_job, connect, run_job
 from rlhf_exp.launch.workers import Jobs
 from rlhf_exp.runs.lock import make_new
@@ -52,7 +52,7 @@ def register_plugins() -> None:
         group, _, option = place.rpartition("/")
         if f"{option}.yaml" in store.list(group):
             target = {"_target_": f"hydra_plugins.rlhf_exp_sweeps.{name}"}
-            store.store(option, OmegaConf.merge(store.load(f"{place}.yaml").node, target), group)
+            store.store(option, OmegaConf.merge(store.load(f"{place}.yaml").node, target), group, **REPLACING)
 
 
 def prepare_sweep(config: DictConfig, loader: ConfigLoader) -> tuple[Jobs, dict[str, Config]]:
@@ -84,7 +84,7 @@ def prepare_sweep(config: DictConfig, loader: ConfigLoader) -> tuple[Jobs, dict[
         if processes.count() > 1:
             raise ConfigError([f"hydra/launcher={launcher}: takes one process per run; use hydra/launcher=basic"])
     if not first.dry_run:
-        print(f"checking {total or 'the'} jobs", flush=True)  # importing TRL takes seconds
+        tell(f"checking {total or 'the'} jobs")  # importing TRL takes seconds
     problems, configs = check_jobs(jobs, composed, listed)
     if problems:
         raise ConfigError([*problems, f"none of {total} jobs was started" if total else "no job was started"])
@@ -178,15 +178,15 @@ def check_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]]) 
 
 def report_study(folder: Path) -> None:
     """Write the report on all runs below `folder` and print its figures, unless there are fewer than two."""
-    from rlhf_exp.report import NotARun, find_runs, study_table, write_report
+    from rlhf_exp.report import find_runs, study_table, write_report
 
     if len(list(folder.glob("*/run.json"))) < 2:
         return
     try:
         runs = find_runs(folder)
         page = write_report(runs, folder)
-        print(f"\n{study_table(runs)}\nreport  {page}")
-    except NotARun as error:
+        tell(f"\n{study_table(runs)}\nreport  {page}")
+    except ConfigError as error:
         say(f"no report was written: {error}")
 
 
@@ -196,8 +196,8 @@ def print_best(folder: Path) -> None:
         return
     found = yaml.safe_load(path.read_text(encoding="utf-8"))
     best = shlex.join(f"{key}={value}" for key, value in found["best_params"].items())
-    print(f"best    {best}: {found['best_value']:.4g} on the rows that it was chosen on, so less on others")
-    print(f"        on test rows: the same command with hydra.mode=RUN, without -m, and with {best} eval.split=test")
+    tell(f"best    {best}: {found['best_value']:.4g} on the rows that it was chosen on, so less on others")
+    tell(f"        on test rows: the same command with hydra.mode=RUN, without -m, and with {best} eval.split=test")
 
 
 def _make_folder(config: DictConfig) -> Path:
@@ -221,7 +221,7 @@ def _check_job(jobs: Jobs, job: DictConfig, number: int, overrides: list[str], p
     """
     with open_dict(job):
         job.hydra.job.num = number
-        jobs.place(job, job.pop("hydra"))
+        jobs.place(job, hydra := job.pop("hydra"))
     settings = OmegaConf.to_yaml(OmegaConf.masked_copy(job, [str(key) for key in job if key != "output_dir"]))
     taken = {settings: "has the settings", f"output_dir={job.output_dir}": f"output_dir={job.output_dir}: is that"}
     if job.hub.push:
@@ -230,7 +230,7 @@ def _check_job(jobs: Jobs, job: DictConfig, number: int, overrides: list[str], p
         if (first := places.setdefault(place, number)) != number:
             raise ConfigError([f"{line} of job {first + 1} too; leave one out, or give each its own"])
     # What is in its folder concerns a job alone, unless finished jobs are to be skipped.
-    config = check_job(job, overrides)
+    config = check_job(job, hydra)
     prepare_hub(config)
     if config.skip_finished and not config.resume:
         plan_job(config)

@@ -5,31 +5,37 @@ load_adapted(AutoModelForCausalLM, source)
 """
 
 import json
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model_state_dict
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from peft.tuners.tuners_utils import BaseTunerLayer
 from peft.utils import load_peft_weights
 from peft.utils.error import NoMatchingPeftModuleError
 from safetensors import SafetensorError
+from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
-from rlhf_exp.config.schema import Config, find_value
-from rlhf_exp.config.values import show
+from rlhf_exp.config.schema import Config, conflict, find_value
+from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.models.source import OTHER_BASE, ModelSource
 from rlhf_exp.runs.folder import write_json
 
-UNREADABLE = (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError, SafetensorError)
-"""Errors of from_pretrained for a folder or hub id that it cannot read, or a config.json with values of other types."""
+UNREADABLE = (
+    *(OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError, SafetensorError, ImportError),
+)
+"""Errors of from_pretrained for a folder or hub id that it cannot read, and for a config.json with values of other
+types, or that asks for a package that is missing."""
 
-MOST = 200  # the most characters of a library's error in a message
+MOST, SHOWN = 200, 3  # the most characters of a library's error in a message, and names of tensors
 
 
 def build_peft_config(cfg: Config) -> LoraConfig | None:
@@ -39,6 +45,32 @@ def build_peft_config(cfg: Config) -> LoraConfig | None:
     scores = cfg.algo.row.scores
     kind, head = ("SEQ_CLS", ["score"]) if scores else ("CAUSAL_LM", None)
     return LoraConfig(**asdict(cfg.peft.lora), task_type=kind, modules_to_save=head)
+
+
+def add_adapter(cfg: Config, model: Any, peft_config: LoraConfig) -> PeftModel:
+    """The model without storage with its adapter, as TRL will build it.
+
+    Raises:
+        ConfigError: a target that is no module of the model, that cannot have an adapter, or whose adapter TRL would
+            not train: it reads the weights of the head itself.
+    """
+    targets: Any = find_value(cfg, "peft.lora.target_modules")
+    names = [name for name, _ in model.named_modules()]
+    listed = targets if isinstance(targets, list) else []
+    unknown = [target for target in listed if not any(name.endswith(f".{target}") or name == target for name in names)]
+    try:
+        with explaining_targets(cfg):
+            adapted = get_peft_model(model, peft_config)
+    except (ValueError, TypeError, re.error) as error:
+        raise _refuse_targets(cfg, f"cannot have adapters ({show(str(error), MOST)})") from None
+    if unknown:
+        ends = sorted({name.rpartition(".")[2] for name in names} - {""})
+        raise _refuse_targets(cfg, f"{model.__class__.__name__} has no module {unknown[0]}{suggest(unknown[0], ends)}")
+    if isinstance(adapted.get_output_embeddings(), BaseTunerLayer):
+        head = next(name for name, module in model.named_modules() if module is adapted.get_output_embeddings())
+        why = f"the adapter of the head, {head}, would not be trained, since TRL reads the head's own weights"
+        raise _refuse_targets(cfg, f"{why}; leave {head} out, as all-linear does")
+    return adapted
 
 
 @contextmanager
@@ -51,9 +83,55 @@ def explaining_targets(cfg: Config) -> Iterator[None]:
     try:
         yield
     except NoMatchingPeftModuleError:
-        targets = show(find_value(cfg, "peft.lora.target_modules"))
-        line = f"peft.lora.target_modules={targets}: fits no module of model={cfg.model.path or cfg.model.name}"
-        raise ConfigError([line]) from None
+        raise _refuse_targets(cfg, f"fits no module of model={cfg.model.path or cfg.model.name}") from None
+
+
+def _refuse_targets(cfg: Config, why: str) -> ConfigError:
+    return ConfigError([conflict(cfg, "peft.lora.target_modules", why)])
+
+
+def load_weights(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedModel:
+    """`kind.from_pretrained(**kwargs)` of full weights: the source's own, or those of an adapter's base. Tensors of its
+    files that the model does not have are told in a line, and so is the new head of a reward model made from a language
+    model.
+
+    Raises:
+        ConfigError: its files lack tensors, which transformers would draw at random.
+    """
+    model, info = kind.from_pretrained(source.weights, **kwargs, output_loading_info=True)
+    missing, unused = sorted(info["missing_keys"]), sorted(info["unexpected_keys"])
+    named = source.config.architectures or []
+    if kind is AutoModelForSequenceClassification and not any(
+        name.endswith("ForSequenceClassification") for name in named
+    ):
+        of_base = f"{model.base_model_prefix}."
+        head, missing = missing, [name for name in missing if name.startswith(of_base)]
+        unused = [name for name in unused if name.startswith(of_base)]
+        if not missing and not source.is_adapter:  # an adapter brings its head
+            new = f"its head as a reward model is new, drawn by the seed: {name_some(head)}"
+            _tell(f"{source.path}: a language model; {new}")
+    place = f"of its base {source.weights}, " if source.is_adapter else ""
+    if missing:
+        lacks = (
+            f"{place}{len(missing)} of {len(model.state_dict())} tensors are in none of its files: {name_some(missing)}"
+        )
+        raise source.refuse(f"{lacks}; they would be random numbers, so save or copy the model again")
+    if unused:
+        _tell(f"{source.path}: {place}{len(unused)} tensors of its files are not used: {name_some(unused)}")
+    return model
+
+
+_tell = cache(partial(print, flush=True))
+"""Print a line once: the start model is loaded several times."""
+
+
+def name_some(names: list[str]) -> str:
+    """The first names, and how many more.
+
+    >>> name_some(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def load_adapted(kind: Any, source: ModelSource, **kwargs: Any) -> PeftModel:
@@ -65,7 +143,7 @@ def load_adapted(kind: Any, source: ModelSource, **kwargs: Any) -> PeftModel:
     """
     at = source.weights
     try:
-        base = kind.from_pretrained(at, **kwargs)
+        base = load_weights(kind, source, **kwargs)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="fan_in_fan_out is set to False")  # GPT-2: peft corrects it
             warnings.filterwarnings("ignore", message="Found missing adapter keys")  # refused below
@@ -74,8 +152,10 @@ def load_adapted(kind: Any, source: ModelSource, **kwargs: Any) -> PeftModel:
             keeps_dtype = getattr(base, "is_quantized", False)
             adapted = PeftModel.from_pretrained(base, source.path, autocast_adapter_dtype=not keeps_dtype)
         saved = load_peft_weights(source.path, device="cpu").keys()
-        if saved != get_peft_model_state_dict(adapted, save_embedding_layers=False).keys():
-            raise ValueError("the adapter has other tensors than the base needs")
+        needed = get_peft_model_state_dict(adapted, save_embedding_layers=False).keys()
+        for names, fault in ((needed - saved, "lacks"), (saved - needed, "has, and the base does not need,")):
+            if names:
+                raise ValueError(f"the adapter {fault} {len(names)} tensors: {name_some(sorted(names))}")
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, *UNREADABLE) as error:

@@ -17,12 +17,13 @@ A processor is what `generate` takes: (input_ids, logits) -> logits, over the pr
 frozen dataclass, whose `repr` names it in the cache of completions.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from transformers import DynamicCache, GenerationConfig, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import DynamicCache, GenerationConfig, GenerationMixin, PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.generation.logits_process import (
     LogitsProcessorList,
     TemperatureLogitsWarper,
@@ -41,6 +42,13 @@ Processor = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 FORBIDDEN = "words forbidden"
 """The family whose policies those of other families are combined with."""
+
+
+CACHE_NAMES = ("cache", "past_key_values")
+"""What a model's forward calls the keys and values that it keeps: from transformers 5.24 on, and before."""
+_TAKEN = inspect.signature(GenerationMixin.prepare_inputs_for_generation).parameters
+CACHE = next(name for name in CACHE_NAMES if name in _TAKEN)
+"""The name here."""
 
 
 @dataclass(frozen=True)
@@ -234,8 +242,8 @@ def _decode_unended(
     tokens = ids
     for step in range(sampling.max_new_tokens):
         logits = model(
-            input_ids=tokens, attention_mask=mask if padded else None, position_ids=positions, past_key_values=cache,
-            use_cache=True, logits_to_keep=1,
+            input_ids=tokens, attention_mask=mask if padded else None, position_ids=positions, use_cache=True,
+            logits_to_keep=1, **{CACHE: cache},
         ).logits[:, -1]  # fmt: skip
         if uniforms is None and not logits.isfinite().all():  # argmax would treat NaN as the largest value
             raise NonFiniteLoss(NOT_FINITE)

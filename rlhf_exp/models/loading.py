@@ -29,7 +29,7 @@ from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.models.adapters import UNREADABLE, load_adapted
+from rlhf_exp.models.adapters import UNREADABLE, load_adapted, load_weights
 from rlhf_exp.models.patches import patch_model
 from rlhf_exp.models.scoring import Model, loading_whole
 from rlhf_exp.models.source import ModelSource, locate_start_model
@@ -110,14 +110,21 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
 
     Raises:
         ConfigError: it cannot be loaded (the message names the local option), it has neither a pad nor an EOS token, or
-            its chat template does not know thinking.
+            one that the model has no embedding for, or its chat template does not know thinking.
     """
     tokenizer = read_tokenizer(source)
     if tokenizer.pad_token is None and tokenizer.eos_token is None:
         raise source.refuse("its tokenizer has neither a pad nor an EOS token; name one in its tokenizer_config.json")
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     set_thinking(source, tokenizer)
-    context = getattr(source.config.get_text_config(), "max_position_embeddings", None)
+    shape = source.config.get_text_config()
+    for kind in ("pad", "eos"):
+        token, text = getattr(tokenizer, f"{kind}_token_id"), getattr(tokenizer, f"{kind}_token")
+        if token is not None and token >= shape.vocab_size:
+            lacks = f"its tokenizer's {kind} token is {token}, {text}, and the model has embeddings of 0 to"
+            way = f"name another one in its tokenizer_config.json, or call model.resize_token_embeddings({token + 1})"
+            raise source.refuse(f"{lacks} {shape.vocab_size - 1}; {way}")
+    context = getattr(shape, "max_position_embeddings", None)
     tokenizer.model_max_length = min(tokenizer.model_max_length, context or tokenizer.model_max_length)
     return tokenizer
 
@@ -204,9 +211,7 @@ def _load(kind: Any, source: ModelSource, **kwargs: Any) -> Model:
     }
     source.check_whole()
     try:
-        model = (
-            load_adapted(kind, source, **kwargs) if source.is_adapter else kind.from_pretrained(source.path, **kwargs)
-        )
+        model: Any = (load_adapted if source.is_adapter else load_weights)(kind, source, **kwargs)
     except UNREADABLE as error:
         raise source.explain(error) from None
     except RuntimeError as error:

@@ -25,7 +25,7 @@ Key = tuple[str | int, ...]
 """What a completion is: its purpose, seed, row, and so on. Different keys have independent streams."""
 
 
-NOT_FINITE = "the policy's logits are not finite; try a lower algo.args.learning_rate"
+NOT_FINITE = "the policy's logits are not finite"
 
 
 def draw_uniforms(keys: Sequence[Key], count: int) -> torch.Tensor:

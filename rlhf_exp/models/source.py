@@ -100,9 +100,14 @@ class ModelSource:
         from transformers import AutoConfig
 
         try:
-            return AutoConfig.from_pretrained(self.weights, trust_remote_code=self.trust_remote_code)
-        except (OSError, ValueError) as error:
+            config = AutoConfig.from_pretrained(self.weights, trust_remote_code=self.trust_remote_code)
+        except Exception as error:  # a damaged file leads to errors of many types
             raise self.explain(error) from None
+        asked = str(config.get_text_config()._attn_implementation or config._attn_implementation)
+        if "/" in asked and not self.trust_remote_code:
+            why = f"its config.json asks for attention by the code of {asked} from the hub, which would be run here"
+            raise self.refuse(f"{why}; take _attn_implementation out of it, or set model.trust_remote_code=true")
+        return config
 
     @cached_property
     def is_classifier(self) -> bool:

@@ -1,6 +1,7 @@
 """Checks before training: the grader, the data and its text, memory. One table, preflight.json, and a refusal.
 
-    run_preflight(experiment, completions)      # between the start model's measurement and training
+    check_room(experiment)                      # memory, before anything is sampled or measured
+    run_preflight(experiment, completions, memory)  # between the start model's measurement and training
     FirstSteps(trainer, experiment)             # a callback that checks the first steps (first_steps.py)
 
 The completions are those just measured; nothing is sampled here.
@@ -13,7 +14,7 @@ from typing import Any
 
 from rlhf_exp import processes
 from rlhf_exp.config.checks import choose_remedy
-from rlhf_exp.errors import ConfigError, printable
+from rlhf_exp.errors import ConfigError, printable, tell
 from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.preflight.check import Check
@@ -25,18 +26,31 @@ from rlhf_exp.runs.folder import write_json
 FILE = "preflight.json"
 
 
-def run_preflight(experiment: Experiment, completions: Sequence[Completion]) -> None:
+def check_room(experiment: Experiment) -> Check:
+    """Refuse a run that does not fit into memory before it takes any time; what may not fit is said. Returns the check.
+
+    Raises:
+        ConfigError: it does not fit.
+    """
+    check = processes.on_main(lambda: check_memory(experiment))
+    if check.status != "passed":
+        record_checks(experiment, [check])
+    return check
+
+
+def run_preflight(experiment: Experiment, completions: Sequence[Completion], memory: Check) -> None:
     """Run every check that comes before the first step, on all processes.
 
     Args:
         completions: of the start model, judged; empty for a reward model.
+        memory: of `check_room`.
 
     Raises:
         ConfigError: a check failed.
     """
 
     def check() -> list[Check]:
-        return [*check_grader(experiment, completions), *check_texts(experiment, completions), check_memory(experiment)]
+        return [*check_grader(experiment, completions), *check_texts(experiment, completions), memory]
 
     record_checks(experiment, processes.on_main(check))
 
@@ -57,7 +71,7 @@ def record_checks(experiment: Experiment, checks: Sequence[Check], summary: str 
     write_json(path, {"checks": kept + found})
     if found:
         is_fine = all(one["status"] in ("passed", "skipped") for one in found)
-        print(summary if summary and is_fine else format_checks(found), flush=True)
+        tell(summary if summary and is_fine else format_checks(found))
     failed = [one for one in found if one["status"] == "failed"]
     if failed and not summary:
         raise ConfigError([

@@ -25,7 +25,7 @@ from rlhf_exp.models.scoring import completion_logits, evaluating
 from rlhf_exp.preflight import record_checks
 from rlhf_exp.preflight.check import Check
 from rlhf_exp.preflight.memory import try_longest_step
-from rlhf_exp.preflight.texts import rank_pairs
+from rlhf_exp.preflight.texts import check_held_rows, rank_pairs
 from rlhf_exp.trainers.series import DIFFERENCE
 
 MOST_STEPS = 20
@@ -57,10 +57,14 @@ class FirstSteps(TrainerCallback):
         self._rounding = 1e-3 if is_exact else 0.05
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        if state.global_step or self._cfg.scale.name in (*SHARDED, *DEEPSPEED):
+        if state.global_step:
             return
         row = self._cfg.algo.row
-        found = [] if self._cfg.device.use_cpu else [try_longest_step(self._trainer, self._experiment)]
+        found = [] if row.online else [check_held_rows(self._trainer, len(self._experiment.task.train))]
+        if self._cfg.scale.name in (*SHARDED, *DEEPSPEED):
+            record_checks(self._experiment, found)
+            return
+        found += [] if self._cfg.device.use_cpu else [try_longest_step(self._trainer, self._experiment)]
         if row.has_implicit_rewards and not row.unpaired:
             model = self._trainer.accelerator.unwrap_model(self._trainer.model)
             with self._trainer.meter.paused(), evaluating(model):

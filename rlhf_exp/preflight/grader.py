@@ -22,7 +22,7 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.preflight.answers import CORRUPTED, NOTHING, OTHER, PROMPT, RIGHT, Texts, write_texts
 from rlhf_exp.preflight.check import Check
 from rlhf_exp.preflight.signal import expect_signal
-from rlhf_exp.rewards import score_completions
+from rlhf_exp.rewards import MESSAGES, score_completions
 from rlhf_exp.rewards.table import REWARDS
 from rlhf_exp.runs.figures import number, percent
 from rlhf_exp.stats import Interval, as_interval, mean_interval, share_interval, wilson
@@ -54,7 +54,13 @@ class Bench:
     def mark(self, texts: Texts) -> list[bool]:
         """Whether each text gets full marks on its row."""
         grade: Any = self.experiment.task.grade
-        return [grade(text, row).outcome == "correct" for text, row in texts]
+        return [grade(self.read_back(text), row).outcome == "correct" for text, row in texts]
+
+    def read_back(self, text: str) -> str:
+        """What encoding and decoding leave of a text, as of a completion: a special token in it is lost."""
+        tokenizer = self.experiment.tokenizer
+        ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        return str(tokenizer.decode(ids, skip_special_tokens=True))
 
     def reward(self, texts: Texts) -> list[float]:
         """The weighted sum of the rewards of each text."""
@@ -62,7 +68,8 @@ class Bench:
             return []
         weights, tokenizer = self.experiment.cfg.reward.weights, self.experiment.tokenizer
         ids = [[*tokenizer(text)["input_ids"], tokenizer.eos_token_id] for text, _ in texts]
-        scores = score_completions(self.experiment.rewards, [row for _, row in texts], [text for text, _ in texts], ids)
+        read = [self.read_back(text) for text, _ in texts]
+        scores = score_completions(self.experiment.rewards, [row for _, row in texts], read, ids)
         return [sum((weights[name] or 0.0) * value for name, value in one.items()) for one in scores]
 
     @property
@@ -120,7 +127,8 @@ def _set_up(experiment: Experiment, completions: Sequence[Completion]) -> Bench:
 
 
 def oracle_max(bench: Bench) -> Check:
-    """Right answers get full marks. Of those that this package writes itself only a warning is given."""
+    """Right answers get full marks, as encoding and decoding leave them. Of those that this package writes itself only
+    a warning is given."""
     if not (texts := bench.texts.get(RIGHT)):
         why = "no right answers are known" if texts is None else "the answers get full marks in no form"
         said = f"{why}; demonstrations would show how they are read"
@@ -128,7 +136,10 @@ def oracle_max(bench: Bench) -> Check:
     right = bench.mark(texts)
     share = wilson(sum(right), len(right))
     said = f"{sum(right)} of {len(right)} right answers get full marks"
-    said += "".join(f", not {text[-60:]!r}" for (text, _), ok in zip(texts, right, strict=True) if not ok)[:100]
+    lost = [bench.read_back(text) for (text, _), ok in zip(texts, right, strict=True) if not ok]
+    said += "".join(f", not {text[-60:]!r}" for text in lost)[:100]
+    if lost and sum(bench.experiment.task.grade(*one).outcome == "correct" for one in texts) > sum(right):  # type: ignore[misc]
+        said += "; more do before the tokenizer encodes and decodes them: it changes or leaves out a part"
     is_broken = bench.demonstrated and (share["high"] or 0) < 1 - SMALL
     status: Any = "passed" if all(right) else "failed" if is_broken else "warned"
     return Check("oracle_max", status, said, {"full_marks": share})
@@ -190,6 +201,8 @@ def reward_reachability(bench: Bench) -> Check:
         return Check(name, "warned", said + _tell_ways(ways := _teach_first(bench)), figures, [*ways])
     said = f"all {len(every)} texts earn {every[0]:g}{', right answers too' * bool(gold)}{' (a control)' * is_control}"
     said += f"; {told}"
+    if bench.experiment.cfg.reward.functions and not isinstance(bench.experiment.task.eval[0]["prompt"], str):
+        said += f"; {MESSAGES}"
     return Check(name, "failed" if gold and not is_control else "warned", said, figures, _reward_outcome(bench))
 
 
@@ -202,8 +215,9 @@ def adversarial_floor(bench: Bench) -> Check:
 
 
 def gameability_gap(bench: Bench) -> Check:
-    """What the best text without work earns beyond the start model: chosen on every second row, measured on the
-    others."""
+    """What the best text without work earns beyond the start model: chosen on every second row, measured on the others.
+    A start model that is cut off earns less than a lucky guess: where right answers are known, the text is a goal for
+    training only if it earns at least half of what they do, both beyond the start model."""
     earned = {what: bench.reward(texts) for what, texts in bench.attacks.items()}
     best = max(earned, key=lambda what: fmean(earned[what][::2]))
     start = {row: fmean(values) for row, values in bench.rewards.items() if row % 2 and row < len(earned[best])}
@@ -212,7 +226,14 @@ def gameability_gap(bench: Bench) -> Check:
     gap = mean_interval([earned[best][row] - value for row, value in start.items()])
     said = f"the best text without work, {best!r}, earns {number('+.3g')(gap)} beyond the start model's"
     said += f" {fmean(start.values()):.3g}"
-    return _warn("gameability_gap", _is_above(gap, 0), said, {"gap": gap, "text": best}, _reward_outcome(bench))
+    is_goal, right = _is_above(gap, 0), bench.reward(bench.texts.get(RIGHT, []))
+    if right:
+        said += f"; right answers earn {fmean(right):.3g}"
+        is_goal &= gap["value"] >= ENOUGH * (fmean(right) - fmean(start.values()))
+    elif is_goal:
+        said += ": this is what the reward says, and training goes there"
+        is_goal = not {name for name, weight in bench.experiment.cfg.reward.weights.items() if weight} <= {"brevity"}
+    return _warn("gameability_gap", is_goal, said, {"gap": gap, "text": best}, _reward_outcome(bench))
 
 
 def reward_follows_outcome(bench: Bench) -> Check:
@@ -230,9 +251,11 @@ def reward_follows_outcome(bench: Bench) -> Check:
 
 def headroom(bench: Bench) -> Check:
     """What the start model's accuracy leaves to gain."""
-    left = share_interval([1 - fmean(row) for row in bench.right], max(map(len, bench.right)))
-    said = f"the start model is wrong on {percent(left)}"
-    return _warn("headroom", (left["high"] or 0) < SMALL, said, {"headroom": left})
+    left, n = share_interval([1 - fmean(row) for row in bench.right], max(map(len, bench.right))), len(bench.right)
+    said = f"the start model is wrong on {percent(left)} of {n} rows"
+    if not left["value"]:
+        said = f"the start model is right on all of {n} rows; more eval.rows, or harder rows, would show what is left"
+    return _warn("headroom", not left["value"] or (left["high"] or 0) < SMALL, said, {"headroom": left})
 
 
 def variance(bench: Bench) -> Check:
@@ -255,13 +278,16 @@ def training_signal(bench: Bench) -> Check:
     if size < 2:
         return Check("training_signal", "skipped", f"algo={cfg.algo.name} compares no completions of a prompt")
     share, is_bound = expect_signal([sum(row) for row in right], [len(row) for row in right], size)
-    never = not any(map(any, right))
+    never, always = not any(map(any, right)), all(map(all, right))
     said = f"{'at most ' * is_bound}{percent(share)} of groups of {size} will hold right and wrong completions"
     remedy = [f"algo.args.num_generations={2 * size}"]
     if never:
         remedy = [*(ways := _teach_first(bench))]
         said = f"the start model is right on none of {sum(map(len, right))} completions; {said}{_tell_ways(ways)}"
-    is_low = never or (share["high"] or 0) < ENOUGH
+    if always:
+        remedy, which = [], f"the start model is right on all {sum(map(len, right))} completions"
+        said = f"{which}, so that {percent(share)} of groups of {size} will hold a wrong one too; use harder rows"
+    is_low = never or always or (share["high"] or 0) < ENOUGH
     return _warn("training_signal", is_low, said, {"share": share, "G": size}, remedy)
 
 

@@ -1,63 +1,43 @@
 """Checks that the run fits into memory: by an estimate, and on an accelerator by a step as large as any.
 
-    check_memory(experiment)                # before training
+    check_memory(experiment)                # before anything is measured or sampled
     try_longest_step(trainer, experiment)   # forward and backward of the longest rows, when training begins
 
 On a CPU a process that needs too much memory is killed, and nothing can be raised: there the estimate alone decides.
 """
 
-from copy import copy, deepcopy
-from dataclasses import replace
+from copy import deepcopy
 from typing import Any
 
 import torch
 
-from rlhf_exp.config.schema import Config, Lora
-from rlhf_exp.dry_run.cost import MARGIN, estimate_memory, find_memory
-from rlhf_exp.dry_run.load import build_on_meta, measure_lengths
+from rlhf_exp.dry_run.cost import MARGIN, estimate_memory, find_memory, write_bytes
+from rlhf_exp.dry_run.fitting import find_change, say_least
+from rlhf_exp.dry_run.load import Lengths, build_on_meta, measure_lengths
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.preflight.check import Check
 from rlhf_exp.tasks.tokens import encode_prompts
 
 SEARCHED = 4096
 """Rows among which the longest are searched."""
-ADAPTER = Lora(r=8, lora_alpha=16, lora_dropout=0.0, target_modules="all-linear")
-"""Of conf/peft/qlora.yaml."""
 
 
 def check_memory(experiment: Experiment) -> Check:
-    """Whether the estimated peak fits into what is free; else what it would be after each change that lowers it."""
-    needed, (free, place) = estimate_peaks(experiment), find_memory(experiment.cfg)
-    said, peak = f"about {needed[''] / 1e9:.2f} GB at the peak, of {place}", needed[""]
+    """Whether the estimated peak fits into what is free; else the smallest change with which it does."""
+    needed, (free, place) = estimate_phases(experiment), find_memory(experiment.cfg)
+    phase = max(needed, key=needed.__getitem__)
+    said, peak = f"{phase} needs about {write_bytes(needed[phase])}, of {place}", needed[phase]
     if peak <= free:
         return Check("memory", "passed", said, {"needed": peak, "free": free})
-    return _refuse("memory", "failed" if peak > MARGIN * free else "warned", said, needed)
+    return _refuse(experiment, "memory", "failed" if peak > MARGIN * free else "warned", said, free)
 
 
-def estimate_peaks(experiment: Experiment, phase: str | None = None) -> dict[str, float]:
-    """Bytes at the peak, or that of a phase: by each override that would lower it, the smallest first, and of the run
-    as it is ("")."""
-    cfg, lengths = experiment.cfg, measure_lengths(experiment.cfg, experiment.tokenizer, experiment.task)
-    half, budget = max(1, experiment.args.per_device_train_batch_size // 2), max(1, cfg.max_tokens // 2)
-    four, lora = {"load_in_4bit": True}, cfg.peft.lora or ADAPTER
-    qlora: Any = replace(cfg.peft, name="qlora", lora=lora, own_reference=False, quantization=four)  # type: ignore[arg-type]
-    changes: dict[str, tuple[Config, dict[str, Any]]] = {
-        "": (cfg, {}),
-        f"algo.args.per_device_train_batch_size={half}": (cfg, {"per_device_train_batch_size": half}),
-        "algo.args.activation_checkpointing=true": (cfg, {"activation_checkpointing": True}),
-        f"max_tokens={budget}": (replace(cfg, max_tokens=budget), {}),
-        "peft=qlora": (replace(cfg, peft=qlora), {}),
-    }
-    found = {}
-    for change, (changed, of_args) in changes.items():
-        args, row = copy(experiment.args), lengths.longest
-        vars(args).update(of_args)
-        row -= (cfg.max_tokens - changed.max_tokens) * cfg.algo.row.online
-        model, trained = build_on_meta(changed, deepcopy(experiment.model.config))
-        phases = estimate_memory(changed, args, model, trained, lengths.longest_prompt, row)
-        found[change] = max(sum(parts.values()) for name, parts in phases.items() if phase in (name, None))
-    return {change: found[change] for change in sorted(found, key=found.__getitem__)
-            if not change or found[change] < found[""]}  # fmt: skip
+def estimate_phases(experiment: Experiment) -> dict[str, float]:
+    """Bytes of each phase."""
+    cfg, lengths = experiment.cfg, _measure(experiment)
+    model, trained = build_on_meta(cfg, deepcopy(experiment.model.config))
+    phases = estimate_memory(cfg, experiment.args, model, trained, lengths.longest_prompt, lengths.longest)
+    return {phase: sum(parts.values()) for phase, parts in phases.items()}
 
 
 def try_longest_step(trainer: Any, experiment: Experiment) -> Check:
@@ -77,7 +57,8 @@ def try_longest_step(trainer: Any, experiment: Experiment) -> Check:
             trainer.accelerator.backward(loss)
             moments += [torch.empty_like(p) for p in model.parameters() if p.requires_grad for _ in range(2)]
     except torch.cuda.OutOfMemoryError:
-        return _refuse("longest_step", "failed", f"{what} does not fit", estimate_peaks(experiment, "training"))
+        room = estimate_phases(experiment)["training"] / MARGIN  # less than what did not fit
+        return _refuse(experiment, "longest_step", "failed", f"{what} does not fit", room, "training")
     finally:
         moments.clear()
         model.zero_grad(set_to_none=True)
@@ -87,12 +68,16 @@ def try_longest_step(trainer: Any, experiment: Experiment) -> Check:
     return Check("longest_step", "passed", f"{what} fits into memory", {"rows": rows})
 
 
-def _refuse(name: str, status: Any, said: str, needed: dict[str, float]) -> Check:
-    """The check with what each change is estimated to need."""
-    peak = needed.pop("")
-    said += f"; as it is needs {peak / 1e9:.2f} GB"
-    said += "".join(f"; {change} needs {size / 1e9:.2f} GB" for change, size in needed.items())
-    return Check(name, status, said, {"needed": peak, "changes": needed}, [*needed])
+def _refuse(experiment: Experiment, name: str, status: Any, said: str, free: float, phase: str | None = None) -> Check:
+    """The check with the change that fits into `free` bytes, by the estimate; `phase` as `find_change` has it."""
+    shape, lengths = experiment.model.config, _measure(experiment)
+    text, needed = find_change(experiment.cfg, experiment.args, shape, lengths, free, phase)
+    said += f"; {say_least(needed)}" if text is None else f"; with the remedy it needs {write_bytes(needed)}"
+    return Check(name, status, said, {"needed": needed, "free": free}, [text] if text else [])
+
+
+def _measure(experiment: Experiment) -> Lengths:
+    return measure_lengths(experiment.cfg, experiment.tokenizer, experiment.task)
 
 
 def _collate_longest(trainer: Any, rows: int) -> Any:

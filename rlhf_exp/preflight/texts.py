@@ -32,6 +32,7 @@ def check_texts(experiment: Experiment, completions: Sequence[Completion]) -> li
     """The checks that come before training and apply to the run."""
     row = experiment.cfg.algo.row
     found = [check_splits(experiment), *([] if row.online else check_answers(experiment))]
+    found += check_special_tokens(experiment)
     return found if row.scores else [*found, check_end_of_text(experiment, completions)]
 
 
@@ -43,7 +44,8 @@ def check_answers(experiment: Experiment) -> list[Check]:
     encoded = [encode_row(tokenizer, row["prompt"], *(row[name] for name in names)) for row in rows]
     sizes, most = [len(prompt) + max(map(len, answers)) for prompt, *answers in encoded], args.get("max_length")
     cut = sum(most is not None and size > most for size in sizes)
-    said = f"{cut} of the first {len(rows)} rows are longer than algo.args.max_length={show(most)}, and lose their end"
+    fate = "are left out" if experiment.cfg.algo.row.scores else "lose their end"
+    said = f"{cut} of the first {len(rows)} rows are longer than algo.args.max_length={show(most)}, and {fate}"
     longer = [f"algo.args.max_length={max(sizes)}"]
     found = [Check("max_length", "warned" if cut else "passed", said, {"cut": cut}, longer)]
     ends, answers = list_ends(experiment), [answer for _, *answers in encoded for answer in answers]
@@ -58,6 +60,59 @@ def check_answers(experiment: Experiment) -> list[Check]:
     return [*found, Check("stop_token", status, said, {"endless": endless, "moved": moved} | facts)]
 
 
+def check_special_tokens(experiment: Experiment) -> list[Check]:
+    """Of messages: whether the text of one holds a special token, which the model reads as the end of a turn or the
+    like, and whether the template ends a prompt with the end token. (Plain prompts: tasks/prompts.py.)"""
+    tokenizer, rows = experiment.tokenizer, experiment.task.train[:ROWS]
+    if not rows or isinstance(rows[0]["prompt"], str):
+        return []
+    special, inside = {*tokenizer.all_special_ids} - {tokenizer.unk_token_id}, dict[int, str]()
+    for i, row in enumerate(rows):
+        for text in (message["content"] for value in row.values() for message in _list_messages(value)):
+            if found := special & {*tokenizer(text, add_special_tokens=False)["input_ids"]}:
+                inside[i] = str(tokenizer.convert_ids_to_tokens(min(found)))
+    ended = sum(ids[-1] == tokenizer.eos_token_id for ids in encode_prompts(tokenizer, rows))
+    said = f"{len(inside)} of the first {len(rows)} rows hold special tokens in their own text"
+    said += f", such as {next(iter(inside.values()))}" if inside else ""
+    said += f"; {ended} prompts end with the end token"
+    return [
+        Check(
+            "special_tokens", "warned" if inside or ended else "passed", said, {"inside": len(inside), "ended": ended}
+        )
+    ]
+
+
+def _list_messages(value: Any) -> list[dict[str, str]]:
+    is_text = isinstance(value, list) and value and isinstance(value[0], dict) and "content" in value[0]
+    return value if is_text else []
+
+
+def check_held_rows(trainer: Any, given: int) -> Check:
+    """How many of the `given` rows the trainer holds after its own cutting, and how many of those teach nothing: pairs
+    whose answers are the same tokens, and the same answer with both labels."""
+    held, args, idle = trainer.train_dataset, trainer.args, 0
+    most, left_out = getattr(args, "max_length", None), 0 if getattr(args, "packing", False) else given - len(held)
+    kept = slice(None, most)
+    if most is not None and getattr(args, "truncation_mode", "keep_start") == "keep_end":
+        kept = slice(-most, None)
+    labels = dict[tuple[int, ...], list[bool]]()
+    for row in held:
+        prompt = row.get("prompt_ids", [])
+        if "rejected_ids" in row:
+            idle += (prompt + row["chosen_ids"])[kept] == (prompt + row["rejected_ids"])[kept]
+        elif "label" in row:
+            labels.setdefault(tuple((prompt + row["completion_ids"])[kept]), []).append(row["label"])
+    idle += sum(len(found) for found in labels.values() if len({*found}) > 1)
+    is_one_sided = len({label for found in labels.values() for label in found}) == 1
+    said = f"the trainer holds {len(held)} rows"
+    said += f", {left_out} of {given} are too long for algo.args.max_length={most} and left out" if left_out else ""
+    said += f"; {idle} of them teach nothing: once cut, the answer to learn and the one to avoid are the same tokens"
+    said += "; all have the same label" if is_one_sided else ""
+    status: Any = "failed" if idle == len(held) else "warned" if idle or left_out or is_one_sided else "passed"
+    figures = {"held": len(held), "left_out": left_out, "idle": idle}
+    return Check("rows_teach", status, said, figures, ["algo.args.max_length=null"] * (most is not None))
+
+
 def check_end_of_text(experiment: Experiment, completions: Sequence[Completion]) -> Check:
     """Whether a completion can end: the model knows the end token, and the start model ever writes it in its budget."""
     size, budget = experiment.model.config.get_text_config().vocab_size, experiment.cfg.max_tokens
@@ -67,10 +122,13 @@ def check_end_of_text(experiment: Experiment, completions: Sequence[Completion])
     if own is None or own >= size:
         said = f"the tokenizer's end token is {own}, and the model has tokens 0 to {size - 1}"
         return Check("end_of_text", "failed", said, figures)
-    said = (
-        f"{sum(ended)} of {len(ended)} completions of the start model end within max_tokens={budget}, and the longest"
-    )
-    said += f" prompt leaves room for {experiment.folder.record['context_room']}; end tokens {figures['end_tokens']}"
+    cut = len(ended) - sum(ended)
+    said = f"completions of the start model can end: {sum(ended)} of {len(ended)} do within max_tokens={budget}"
+    said += f", and {cut} ({cut / len(ended):.0%}) are cut off there" if cut else ""
+    if not any(ended):
+        said = f"none of {len(ended)} completions of the start model ends within max_tokens={budget}"
+    said += f"; the longest prompt leaves room for {experiment.folder.record['context_room']}"
+    said += f"; end tokens {figures['end_tokens']}"
     return Check("end_of_text", "passed" if any(ended) else "warned", said, figures, [f"max_tokens={2 * budget}"])
 
 

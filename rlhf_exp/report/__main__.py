@@ -9,7 +9,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from rlhf_exp.commands import parse_flags, run_command
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.report import NotARun, UnknownSetting, find_runs, terminal_table, write_report
 from rlhf_exp.report.inspect import write_logs
 from rlhf_exp.runs.load import load_run, refusing_damage
@@ -40,13 +40,13 @@ def _work(arguments: list[str]) -> None:
         out = args.out or (dirs[0] if len(dirs) == 1 else None)
         if out is None:
             raise ConfigError([f"{len(run_dirs)} runs to compare: say where the report goes, with --out FOLDER"])
-        print(f"a report on {len(run_dirs)} run{'' if len(run_dirs) == 1 else 's'}: {out}", flush=True)
+        tell(f"a report on {len(run_dirs)} run{'' if len(run_dirs) == 1 else 's'}: {out}")
         page = write_report(run_dirs, out, args.against)
         if len(run_dirs) == 1:
             print(terminal_table(run_dirs[0]))
     except (NotARun, UnknownSetting, OSError) as error:
         raise ConfigError([str(error)]) from None
-    print(f"written: {page}")
+    tell(f"written: {page}")
 
 
 def _write_logs(run_dirs: list[Path], args: Namespace) -> None:
@@ -57,7 +57,7 @@ def _write_logs(run_dirs: list[Path], args: Namespace) -> None:
         out = args.out or run_dir / "inspect"
         with refusing_damage(run_dir):
             logs = write_logs(load_run(run_dir), out)
-        print("\n".join([*(f"written: {log}" for log in logs), f"see: inspect view --log-dir {shlex.quote(str(out))}"]))
+        tell("\n".join([*(f"written: {log}" for log in logs), f"see: inspect view --log-dir {shlex.quote(str(out))}"]))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ A user's own function comes from a file, `reward.functions.<name>=FILE.py:FUNCTI
 
 It is called as TRL calls reward functions, with keywords: `prompts` and `completions` (texts, or messages for chat
 prompts), `completion_ids` (token ids, including the end token), each column of the task's rows except the prompt, and
-in training `trainer_state`, `log_extra` and `log_metric`. It returns one finite number per completion.
+in training `trainer_state`, `log_extra` and `log_metric`; what these log under NAME is in the logs under
+`logged/short/NAME`. It returns one finite number per completion.
 """
 
 import inspect
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
 
 RewardFunction = Callable[..., list[float]]
 
-ALWAYS, IN_TRAINING = ("prompts", "completions", "completion_ids"), ("trainer_state", "log_extra", "log_metric")
+LOGS = ("log_extra", "log_metric")
+MESSAGES = 'completions are lists of messages, of which the text is completion[0]["content"]; so are prompts'
+"""Said of a reward that treats them as texts."""
+ALWAYS, IN_TRAINING = ("prompts", "completions", "completion_ids"), ("trainer_state", *LOGS)
 
 
 def build_rewards(cfg: "Config", task: "Task") -> list[RewardFunction]:
@@ -78,18 +82,26 @@ def load_function(name: str, where: str, task: "Task") -> RewardFunction:
     @wraps(function)
     def reward(completions: list[Any], **columns: Any) -> list[float]:
         nonlocal returned_well
+        columns |= {passed: _log_below(name, columns[passed]) for passed in LOGS if columns.get(passed) is not None}
         count, score = len(completions), partial(function, completions=completions, **columns)
         try:
             found = call(lambda: _read_values(score(), count), f"{key}, on {count} completions,", file)
         except RewardError as error:
+            line = f"{key}: {error}{'; ' + MESSAGES if completions and isinstance(completions[0], list) else ''}"
             if returned_well or error.__cause__ is not None:
-                raise RewardError(f"{key}: {error}") from error.__cause__
-            raise ConfigError([f"{key}: {error}"]) from None
+                raise RewardError(line) from error.__cause__
+            raise ConfigError([line]) from None
         returned_well = True
         return found
 
     reward.__name__ = name
     return reward
+
+
+def _log_below(name: str, log: Callable[[str, Any], None]) -> Callable[[str, Any], None]:
+    """TRL's function with a prefix of the reward, so that no name that it logs is one of a trainer or a callback, with
+    whose values TRL would average it."""
+    return lambda own, value: log(f"logged/{name}/{own}", value)
 
 
 def score_completions(

@@ -12,7 +12,7 @@ the completion. Without either tag there is no think part, and the score of proc
 A **step** is `expression = value` on one line: an expression of at least two numbers, in the signs of answers, and a
 whole number or decimal. The value may begin the next step, `8 * 7 = 56 - 3 = 53`, and a list's mark before the first
 step of a line is left out. Anything else is plain text, which earns and costs nothing: a step cut off before its value,
-`56 = 8 * 7`, `8 * 7 is 56`.
+`56 = 8 * 7`, `8 * 7 is 56`, `8 * 7 = 5.6e1`.
 
 A step is **right** if it is arithmetically right, exactly, and each number in it is available: a given number or the
 value of an earlier right step, and neither used up by a step since. As in answers, a negative value can be reached but
@@ -47,6 +47,7 @@ LINE = re.compile(r"(?:[-+*/×·⋅÷−()=0-9 \t]|(?<=[0-9])\.(?=[0-9])|\\times
 NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 VALUE = re.compile(r"[ \t]*+([-−]?)[ \t]*+([0-9]++(?:\.[0-9]++)?)")
 MARK = re.compile(r"^[ \t]*+(?:[-*•]|\(?[0-9]++[.)])[ \t]++(?=[-−( \t]*+[0-9])", re.MULTILINE)
+SCIENTIFIC = re.compile(r"(?<![0-9.])[0-9]++(?:\.[0-9]++)?[eE][-+]?[0-9]++")
 WORD = re.compile(r"[^\W\d_]|\n")
 
 
@@ -168,7 +169,7 @@ def judge(completion: str, numbers: list[int], target: int) -> Judgement:
 
 def read_steps(thought: str) -> Iterator[Step]:
     """The steps in order, right or wrong."""
-    text, end, may_go_back = MARK.sub("", thought), 0, False
+    text, end, may_go_back = MARK.sub("", SCIENTIFIC.sub("?", thought)), 0, False
     for line in LINE.finditer(text):
         if "=" in line[0]:
             may_go_back, end = may_go_back or WORD.search(text, end, line.start()) is not None, line.end()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_exp.commands import COMMANDS, parse_flags, run_command
-from rlhf_exp.errors import ConfigError, printable
+from rlhf_exp.errors import ConfigError, printable, tell
 from rlhf_exp.runs.disk import measure_disk, measure_removable, remove_checkpoints
 from rlhf_exp.runs.figures import megabytes
 from rlhf_exp.runs.listing import KEYS, filter_runs, list_runs, sort_runs, tabulate
@@ -67,11 +67,11 @@ def _work(arguments: list[str]) -> int:
     if args.compare:
         return _compare(runs, args.out, args.against)
     if args.json:
-        print(printable(json.dumps(runs, indent=2, ensure_ascii=False)))
+        tell(json.dumps(runs, indent=2, ensure_ascii=False))
         return 0
     counts = ", ".join(f"{n} {status}" for status, n in Counter(run["status"] for run in runs).most_common())
     more = f"; {hidden} refused: --refused shows them" if hidden else ""
-    print("\n".join([*_align(runs), f"{len(runs)} of {len(listed)} runs{f': {counts}' if counts else ''}{more}"]))
+    tell("\n".join([*_align(runs), f"{len(runs)} of {len(listed)} runs{f': {counts}' if counts else ''}{more}"]))
     return 0
 
 
@@ -89,13 +89,13 @@ def _prune(runs: list[dict[str, Any]], agreed: bool) -> int:
     sizes = {path: size for run in runs if (size := measure_removable(path := Path(run["run"])))}
     lines = [f"{megabytes(size):>12}  {printable(str(path))}" for path, size in sizes.items()]
     lines.append(f"{megabytes(sum(sizes.values()))} in the checkpoints of {len(sizes)} finished runs")
-    print("\n".join(lines), flush=True)
+    tell("\n".join(lines))
     if sizes and not agreed:
         if not sys.stdin.isatty():
             raise ConfigError(["--prune: there is no terminal to ask on; --yes removes without a question"])
-        print("Remove these checkpoints? The models in model/ stay. [y/N] ", end="", flush=True)
+        tell("Remove these checkpoints? The models in model/ stay. [y/N] ", end="")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            print("nothing was removed")
+            tell("nothing was removed")
             return 0
     kept = []
     for path in sizes:
@@ -104,7 +104,7 @@ def _prune(runs: list[dict[str, Any]], agreed: bool) -> int:
         except (ConfigError, OSError) as error:
             kept.append(f"{path}: its checkpoints are not removed ({error})")
     removed = [size for path, size in sizes.items() if not measure_disk(path).checkpoints]
-    print(f"removed: {megabytes(sum(removed))}")
+    tell(f"removed: {megabytes(sum(removed))}")
     if kept:
         raise ConfigError(kept)
     return 0

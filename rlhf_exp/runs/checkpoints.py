@@ -3,7 +3,7 @@ library.
 
     find_checkpoint(run_dir)         # (path=.../checkpoint-40, broken=["checkpoint-80: optimizer.pt is missing"])
     rotate(run_dir / "checkpoints", keep=1)
-    find_best(run_dir)               # (path=.../best-40, facts={"step": 40, "metric": "validation/accuracy", ...})
+    find_best(run_dir).best          # (path=.../best-40, facts={"step": 40, "metric": "validation/accuracy", ...})
 
 Checkpoints are written by manifest.staged. A process may be killed, or a machine lose its power, between any two lines:
 an earlier whole checkpoint is then still there. best.json lies beside a best policy's weights, first in best-STEP/,
@@ -12,15 +12,16 @@ then in model/.
 
 import re
 import shutil
-from math import isnan
+from contextlib import suppress
+from math import inf, isnan
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlhf_exp import processes
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.inputs import BEST
-from rlhf_exp.runs.load import read_json
-from rlhf_exp.runs.manifest import REMOVING, STAGING, explain_broken
+from rlhf_exp.runs.load import NotARun, read_json
+from rlhf_exp.runs.manifest import REMOVING, STAGING, explain_broken, explain_damage
 
 FOLDER, UNUSABLE = "checkpoints", "unusable-"
 NAME = re.compile(r"checkpoint-(\d+)")
@@ -48,11 +49,22 @@ class BestPolicy(NamedTuple):
         return float("-inf") if value is None or isnan(value) else value
 
 
-def find_checkpoint(run_dir: Path, by_size: bool = False) -> NewestCheckpoint:
-    """Look for the newest whole checkpoint of a run; changes nothing. `by_size`: without its hashes, where none will be
-    read."""
+class KeptBest(NamedTuple):
+    """The best whole policy, and a line about each that is damaged."""
+
+    best: BestPolicy | None
+    broken: list[str]
+    lost: int | None
+    """The step of the best damaged one, if that is better than `best`."""
+
+
+def find_checkpoint(run_dir: Path, by_size: bool = False, up_to: float = inf) -> NewestCheckpoint:
+    """Look for the newest whole checkpoint of a run, of those up to a step; changes nothing. `by_size`: without its
+    hashes, where none will be read."""
     broken: list[str] = []
     for path in reversed(_list_checkpoints(run_dir / FOLDER)):
+        if read_step(path) > up_to:
+            continue
         reason = explain_broken(path, by_size)
         if reason is None:
             return NewestCheckpoint(path, broken)
@@ -92,17 +104,36 @@ def clear_unfinished(folder: Path, newest: Path | None) -> None:
             path.rename(aside)
 
 
-def find_best(run_dir: Path) -> BestPolicy | None:
-    """The best policy in a run's folder, of equal ones the first; None if there is none.
+def find_best(run_dir: Path) -> KeptBest:
+    """Look for the best whole policy in a run's folder, of equal ones the first; changes nothing.
 
-    Where no folder has a best.json, which older versions did not write, run.json says which it is.
+    Where its folder has no best.json, which older versions did not write, or a torn one, run.json says which it is.
     """
-    folders = [*run_dir.glob("best-*"), run_dir / "model"]
-    if found := [BestPolicy(folder, facts) for folder in folders if (facts := read_json(folder / BEST))]:
-        return max(found, key=lambda best: (best.value, -best.facts["step"]))
     recorded = read_record(run_dir).get("best") or {}
-    folders = [run_dir / f"best-{recorded['step']}", run_dir / "model"] if recorded else []
-    return next((BestPolicy(folder, recorded) for folder in folders if folder.is_dir()), None)
+    places = [path for path in (*run_dir.glob("best-*"), run_dir / "model") if path.is_dir()]
+    named = next((path for path in places if path.name in (f"best-{recorded.get('step')}", "model")), None)
+    facts = {path: _read_facts(path) or (recorded if path == named else {}) for path in places}
+    found = [BestPolicy(*one) for one in facts.items() if one[1]]
+    found.sort(key=lambda one: (-one.value, one.facts["step"]))
+    reasons = [_explain_best(one.path) for one in found]
+    best = next((one for one, reason in zip(found, reasons, strict=True) if reason is None), None)
+    broken = [f"{one.path.name}: {reason}" for one, reason in zip(found, reasons, strict=True) if reason]
+    return KeptBest(best, broken, found[0].facts["step"] if found and found[0] is not best else None)
+
+
+def _explain_best(path: Path) -> str | None:
+    """Why a policy is not as it was saved. In model/ reports write cards; older versions wrote no manifest."""
+    sealed = path.name != "model" and (path / BEST).exists()
+    return explain_broken(path) if sealed else explain_damage(path)
+
+
+def _read_facts(folder: Path) -> dict[str, Any]:
+    """best.json; {} if there is none, or it is damaged."""
+    with suppress(NotARun):
+        facts = read_json(folder / BEST)
+        if isinstance(facts.get("step"), int) and isinstance(facts.get("value", ""), float | int | None):
+            return facts
+    return {}
 
 
 def _list_checkpoints(folder: Path) -> list[Path]:

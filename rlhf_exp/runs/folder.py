@@ -7,18 +7,20 @@ folder.finish("finished")
 """
 
 import copy
+import errno
 import json
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from rlhf_exp import processes
-from rlhf_exp.errors import say
+from rlhf_exp.errors import ConfigError, say, tell
 from rlhf_exp.runs.environment import list_versions, peak_memory_mb, read_command, read_commit, reset_peak_memory
 
 STAGES = {
@@ -39,6 +41,28 @@ COUNTED = {"steps": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": {}
 """What a new run counts from; a resumed run counts on from its record."""
 
 
+MOST_BYTES = {".yaml": 1_000_000, ".json": 100_000_000}
+MOST_ROWS = 4_000_000_000
+"""A file of a run is not read if it has more bytes, those of other endings than MOST_ROWS: a run writes far less."""
+
+
+def read_text(path: Path, errors: str = "strict") -> str | None:
+    """The text of a file in a folder that may be another's; None if there is none.
+
+    Raises:
+        OSError: it cannot be read, is a folder or a pipe, or is larger than MOST_BYTES.
+    """
+    try:
+        facts = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not stat.S_ISREG(facts.st_mode):
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
+    if facts.st_size > (most := MOST_BYTES.get(path.suffix, MOST_ROWS)):
+        raise OSError(errno.EFBIG, f"it has {facts.st_size:,} bytes; must have at most {most:,}", str(path))
+    return path.read_text(encoding="utf-8", errors=errors)
+
+
 def write_text(path: Path, text: str, any_rank: bool = False) -> None:
     """Write a file atomically: a reader sees the old one or the new one, never a part. With several processes only rank
     0 writes, here and below, unless `any_rank`."""
@@ -48,8 +72,11 @@ def write_text(path: Path, text: str, any_rank: bool = False) -> None:
     try:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(path)  # a full disk names none
         raise
 
 
@@ -73,8 +100,15 @@ def append_jsonl(path: Path, row: dict[str, Any]) -> None:
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
     """The objects of a file of JSON lines; [] if there is none. Lines that a crash or a full disk cut off are left out;
-    how many is printed once."""
-    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    how many is printed once.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    try:
+        text = read_text(path, errors="replace") or ""
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot be read ({error.strerror})"]) from error
     # Not splitlines(): it also splits at marks that a completion may hold inside a JSON string, such as U+2028. A power
     # failure can leave zeros.
     lines = [line for line in text.split("\n") if line.strip("\0 \r")]
@@ -108,9 +142,9 @@ say_once = cache(say)  # a report reads the same file several times
 def read_record(folder: Path) -> dict[str, Any]:
     """run.json; {} if there is none, and {"status": "broken"} if it is damaged."""
     try:
-        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
+        if (text := read_text(folder / "run.json")) is None:
+            return {}
+        record = json.loads(text)
     except (OSError, ValueError, RecursionError):
         record = None
     return {"status": "broken"} | (record if isinstance(record, dict) else {})
@@ -124,6 +158,7 @@ class RunFolder:
         self.record = record
         self.before = before or {}  # the record of the run that is resumed
         self._announced: set[str] = set()
+        self._phase: tuple[str, float, float] | None = None  # the running one, its seconds before, and when it began
 
     @classmethod
     def create(cls, path: Path, facts: dict[str, Any]) -> "RunFolder":
@@ -153,7 +188,11 @@ class RunFolder:
         return folder
 
     def save(self) -> None:
-        """Write `run.json`, with the peak memory up to now."""
+        """Write `run.json`, with the peak memory and the seconds of the running phase up to now: all that is left of a
+        start that is killed."""
+        if self._phase is not None:
+            name, before, began = self._phase
+            self.record["seconds"][name] = round(before + time.perf_counter() - began, 3)
         self.record["peak_memory_mb"] = max(self.record["peak_memory_mb"], peak_memory_mb())
         write_json(self.path / "run.json", self.record)
 
@@ -162,17 +201,19 @@ class RunFolder:
         """Add the seconds spent inside to `seconds[name]`, and record the peak memory, on success and on failure. The
         beginning of a phase is printed once, unless not `announced`."""
         if announced and name not in self._announced:
-            print(f"[{name}] {STAGES[name]}", flush=True)
+            tell(f"[{name}] {STAGES[name]}")
             self._announced.add(name)
-        start = time.perf_counter()
+        self._phase = name, self.record["seconds"].get(name, 0.0), time.perf_counter()
         reset_peak_memory()
         try:
             yield
         finally:
-            seconds, memory = self.record["seconds"], self.record["phase_memory_mb"]
-            seconds[name] = round(seconds.get(name, 0.0) + time.perf_counter() - start, 3)
+            memory = self.record["phase_memory_mb"]
             memory[name] = max(memory.get(name, 0.0), peak_memory_mb())
-            self.save()
+            try:
+                self.save()
+            finally:
+                self._phase = None
 
     def finish(self, status: str, error: str | None = None) -> None:
         """Close the record: status is finished, failed, stopped or refused. A full disk here hides no other error."""

@@ -4,6 +4,7 @@ found = find_like(asdict(cfg))                   # the record of a finished run,
 compare_with_like(load_run(folder))              # ["a step took 2.1 s, 3.0 times as long as in outputs/..."]
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,21 @@ def find_like(
             if all(run["settings"].get(key) == wanted.get(key) for key in LIKE):
                 return run["run"], read_record(Path(run["run"]))
     return None
+
+
+def limit_steps(steps: int, train_tokens: int | None, tokens: float | None) -> int:
+    """Of `steps`, those until the budget is spent at so many `tokens` in a step. 0 steps are an unknown number; None is
+    no budget, or tokens that are not known."""
+    if train_tokens is None or not tokens:
+        return steps
+    spent = math.ceil(train_tokens / tokens)
+    return min(steps, spent) if steps > 0 else spent
+
+
+def count_tokens(record: Mapping[str, Any]) -> float | None:
+    """The tokens that a step of a finished run trained on; None in the record of an early version."""
+    tokens = record.get("work", {}).get("trained_tokens")
+    return tokens and tokens / record["steps"]
 
 
 def compare_with_like(run: Run, runs: Sequence[dict[str, Any]] | None = None) -> list[str]:

@@ -5,11 +5,13 @@ plan_job(config)                 # with skip_finished=true: Plan.START, RESUME o
 check_resume(config)             # with resume=RUN_DIR: refuses other settings, data, rewards and weights
 """
 
+import shlex
 import shutil
 from enum import Enum
 from pathlib import Path
 
 from rlhf_exp import processes
+from rlhf_exp.config.reading import set_text
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import find_checkpoint
@@ -27,6 +29,8 @@ WRITTEN = ("run.json", "metrics.jsonl", "completions.jsonl", "validation.jsonl",
            "error.log", "report.md", "report.html", "preflight.json", "plots", "model", "rows", "start_model",
            "samples", "wandb_id", "tensorboard")  # fmt: skip
 SHOWN = 3  # settings in a message
+LENGTH = ("algo.args.max_steps=", "algo.args.num_train_epochs=", "train_tokens=")
+"""Beginnings of the differences that make a run longer or shorter."""
 
 
 class Plan(Enum):
@@ -120,7 +124,7 @@ def _check_output(folder: Path, cfg: Config) -> list[str]:
     checkpoint = find_checkpoint(folder, by_size=True).path
     if checkpoint is None and status != "finished" and not (folder / "model").exists():
         return []
-    way = "" if checkpoint is None else f", or resume={folder}"
+    way = "" if checkpoint is None else f", or {shlex.quote(set_text('resume', str(folder)))}"
     return [f"output_dir={folder}: already holds a run; use another folder{way}"]
 
 
@@ -141,6 +145,15 @@ def _require_same(folder: Path, cfg: Config, where: str, resumes: bool) -> None:
     for kind, lines in (("settings", settings), ("inputs", list_changes(before, inputs))):
         if lines:
             found = ", ".join(lines[:SHOWN]) + (f" and {len(lines) - SHOWN} more" if len(lines) > SHOWN else "")
-            error = OtherRun([f"{where}: is a run of other {kind} ({found}); use another output_dir"])
+            way = _describe_longer(folder) if resumes and any(line.startswith(LENGTH) for line in lines) else ""
+            error = OtherRun([f"{where}: is a run of other {kind} ({found}); use another output_dir{way}"])
             error.why = f"{kind} changed: {found}"
             raise error
+
+
+def _describe_longer(folder: Path) -> str:
+    """How to train the run's model further, since its own schedule has another end."""
+    trained = folder / "model" if (folder / "model").is_dir() else find_checkpoint(folder, by_size=True).path
+    return (
+        f" with {shlex.quote(set_text('model.path', str(trained)))}, which trains its model further" if trained else ""
+    )

@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
+from rlhf_exp.config.reading import set_text
 from rlhf_exp.errors import Stop
 from rlhf_exp.runs.checkpoints import find_checkpoint, read_step
 from rlhf_exp.runs.environment import name_launcher, name_program, read_command
@@ -74,7 +75,7 @@ def describe_stop(stop: Stop, run_dir: Path) -> str:
     newest = find_checkpoint(run_dir, by_size=True).path
     if newest is None:
         return f"Stopped by {stop.name}; there is no checkpoint yet. Start anew with: {read_command()}"
-    resume = shlex.join([*name_launcher("python"), *name_program(), f"resume={run_dir}"])
+    resume = shlex.join([*name_launcher("python"), *name_program(), set_text("resume", str(run_dir))])
     return f"Stopped by {stop.name}; the last checkpoint is of step {read_step(newest)}. Resume with: {resume}"
 
 
@@ -83,7 +84,7 @@ def describe_restart(run_dir: Path, lower: list[str]) -> str:
     newest = find_checkpoint(run_dir, by_size=True).path
     if newest is None:
         return f"There is no checkpoint to go on from. Start anew with: {lower[0]}"
-    with_it = shlex.join([f"model.path={newest}", *lower])
+    with_it = shlex.join([set_text("model.path", str(newest)), *lower])
     return f"resume= would end in the same way. Go on from step {read_step(newest)}, in another folder, with: {with_it}"
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from rlhf_exp.commands import run_command
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import TASKS
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.launch.arguments import compose_command
 from rlhf_exp.runs.load import read_json
 from rlhf_exp.runs.lock import claim
@@ -47,7 +47,7 @@ def _work(arguments: list[str]) -> None:
     prepare_hub(cfg)
     with claim(cfg.output_dir, is_new) as folder:
         drawn = f"{task.sampling.rows} x {task.sampling.completions} completions"
-        print(f"{drawn} for {task.name}, model {cfg.model.name}, seed {cfg.seed}: {folder}", flush=True)
+        tell(f"{drawn} for {task.name}, model {cfg.model.name}, seed {cfg.seed}: {folder}")
         from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_libraries
         from rlhf_exp.sample.draw import sample
         from rlhf_exp.tasks.sampled import describe_counts
@@ -56,8 +56,8 @@ def _work(arguments: list[str]) -> None:
         cfg = replace(cfg, output_dir=str(folder))
         model = resolve_model(cfg, folder)
         sample(cfg, folder, model, load_tokenizer(model))
-    print(describe_counts(read_json(folder / "data.json")["samples"]))
-    print(f"learn from them with: python -m rlhf_exp algo=dpo task={task.name} task.samples={folder}")
+    tell(describe_counts(read_json(folder / "data.json")["samples"]))
+    tell(f"learn from them with: python -m rlhf_exp algo=dpo task={task.name} task.samples={folder}")
 
 
 if __name__ == "__main__":

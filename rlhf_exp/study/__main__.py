@@ -21,7 +21,7 @@ from rlhf_exp.config.device import targets_other_hardware
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import one_of
-from rlhf_exp.errors import FAILED, REFUSED, SIGNALLED, ConfigError, Stop, say
+from rlhf_exp.errors import FAILED, REFUSED, SIGNALLED, ConfigError, Stop, say, tell
 from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.lock import claim, find_owner, make_new
 from rlhf_exp.runs.stopping import StopSignals
@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _work(arguments: list[str]) -> int:
     args = parse_flags(PARSER, arguments, PARSER.parse_intermixed_args)
     if args.name is None:
-        print("\n".join(f"{name:<34} {title}" for name, title in list_studies().items()))
+        tell("\n".join(f"{name:<34} {title}" for name, title in list_studies().items()))
         return 0
     study = read_study(args.name, args.overrides, args.out)
     if args.only not in (None, *study.stages):
@@ -55,16 +55,16 @@ def _work(arguments: list[str]) -> int:
     stages = [args.only] if args.only else list(study.stages)
     if args.report:
         return _report(study)
-    print(f"{study.file.stem}: {study.title}", flush=True)
+    tell(f"{study.file.stem}: {study.title}")
     if study.claims is not None:
         import_module("rlhf_exp.study.claims").read_claims(study.claims)  # imports scipy
     if args.dry_run:
         plan = plan_study(study, stages, "dry_run=true")
-        print(describe_plan(study, stages, plan), flush=True)
+        tell(describe_plan(study, stages, plan))
         return _check_fit({item.job.arm: item.config for item in plan if targets_other_hardware(item.config)})
     with claim(str(study.out), numbered=False):
         _wait_for_owners([job.folder for stage in study.stages.values() for job in stage.jobs])
-        print(describe_plan(study, stages, plan_study(study, stages)), flush=True)
+        tell(describe_plan(study, stages, plan_study(study, stages)))
         statuses = {name: _run_stage(study, name, args.keep_going) for name in stages}
         if bad := [name for name in stages if statuses[name]]:
             say(f"stages that did not succeed: {', '.join(bad)}", "study")
@@ -87,7 +87,7 @@ def _check_fit(arms: dict[str, Config]) -> int:
 def _wait_for_owners(folders: list[Path]) -> None:
     """Wait for runs of a study whose process was killed: they are about to stop."""
     while owner := next(filter(None, map(find_owner, folders)), None):
-        print(f"waits for {owner}, which still runs a job of this study", flush=True)
+        tell(f"waits for {owner}, which still runs a job of this study")
         time.sleep(2)
 
 
@@ -118,14 +118,14 @@ def _run_stage(study: Study, name: str, keep_going: bool) -> int:
         return status
     for item in (item for item in plan if item.what == AGAIN):
         aside = make_new(study.out / ".replaced" / name / item.job.folder.name)
-        print(f"{item.job.folder}: {item.why}; what is there is now {item.job.folder.replace(aside)}")
+        tell(f"{item.job.folder}: {item.why}; what is there is now {item.job.folder.replace(aside)}")
     config = ["-cn", stage.config] if stage.config else []
     return _call(name, ["-m", "rlhf_exp", "-cd", str(study.file.parent), *config, "-m", *stage.options]) or status
 
 
 def _call(stage: str, command: list[str]) -> int:
     """Run a command of Python's in a process of its own, which gets the signals that this one gets."""
-    print(f"\n{stage}: {shlex.join(['python', *command])}", flush=True)
+    tell(f"\n{stage}: {shlex.join(['python', *command])}")
     with _Forward() as signals:
         signals.process = subprocess.Popen([sys.executable, *command], process_group=0, preexec_fn=_end_with_parent)
         status = signals.process.wait()
@@ -158,7 +158,7 @@ def _report(study: Study) -> int:
     if any(stage.jobs for stage in study.stages.values()):
         from rlhf_exp.study.page import write_study
 
-        print(f"report  {write_study(study)}")
+        tell(f"report  {write_study(study)}")
     return 0
 
 

@@ -24,7 +24,7 @@ from rlhf_exp.launch.job import check_job
 from rlhf_exp.runs.checkpoints import find_checkpoint
 from rlhf_exp.runs.figures import duration
 from rlhf_exp.runs.folder import read_record
-from rlhf_exp.runs.forecast import find_like
+from rlhf_exp.runs.forecast import count_tokens, find_like, limit_steps
 from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.plan import OtherRun, Plan, plan_job
 from rlhf_exp.study.stages import Job, Stage, Study
@@ -56,7 +56,7 @@ def plan_study(study: Study, stages: Iterable[str], *further: str) -> list[Plann
     planned: dict[Path, Planned | None] = {}
     problems = []
     for stage in (study.stages[name] for name in stages):
-        composed: dict[str, DictConfig] = {}
+        composed: dict[str, tuple[DictConfig, DictConfig]] = {}
         seconds: dict[str, float | None] = {}
         for job in stage.jobs:
             planned[job.folder] = None
@@ -64,8 +64,8 @@ def plan_study(study: Study, stages: Iterable[str], *further: str) -> list[Plann
                 if job.arm not in composed:  # 0.15 s
                     with explaining(job.overrides):
                         place = stage.config, str(study.file.parent)
-                        composed[job.arm] = compose_files([*job.overrides, *further], *place)[0]
-                config, first = _check(copy.deepcopy(composed[job.arm]), job, planned)
+                        composed[job.arm] = compose_files([*job.overrides, *further], *place)
+                config, first = _check(*copy.deepcopy(composed[job.arm]), job, planned)
                 if job.arm not in seconds:
                     seconds[job.arm] = _estimate(stage, job.arm, config)
                 found = _decide(study, job, config, first)
@@ -98,12 +98,14 @@ def describe_plan(study: Study, stages: Iterable[str], plan: list[Planned]) -> s
     return "\n".join([*lines, f"in all {', and '.join(parts)}"])
 
 
-def _check(cfg: DictConfig, job: Job, planned: dict[Path, Planned | None]) -> tuple[Config, list[str]]:
+def _check(
+    cfg: DictConfig, settings: DictConfig, job: Job, planned: dict[Path, Planned | None]
+) -> tuple[Config, list[str]]:
     """The checked config of a job, and the stages whose runs come first. A model that is not there yet has the shape of
     the one that its run starts from, which stands for it here.
 
     Args:
-        cfg: of its arm.
+        cfg: of its arm, with Hydra's own part.
         planned: the jobs before; None is one with problems.
     """
     cfg.output_dir, first, absent = str(job.folder), [], []
@@ -118,7 +120,7 @@ def _check(cfg: DictConfig, job: Job, planned: dict[Path, Planned | None]) -> tu
             first += [needed.stage] if needed else []
             for name in ("name", "path", "base", "init") if key == "model.path" else ():
                 cfg.model[name] = getattr(needed.config.model, name) if needed else cfg.model[name]
-    return check_job(cfg, job.overrides, absent), first
+    return check_job(cfg, settings, absent), first
 
 
 def _decide(study: Study, job: Job, config: Config, first: list[str]) -> tuple[str, str]:
@@ -154,4 +156,5 @@ def _estimate(stage: Stage, arm: str, config: Config) -> float | None:
     if (found := find_like(asdict(config))) is None:
         return None
     seconds, steps = found[1]["seconds"], config.algo.args.get("max_steps") or 0
+    steps = limit_steps(steps, config.train_tokens, count_tokens(found[1]))
     return sum(seconds.values()) + seconds["train"] * (steps / found[1]["steps"] - 1 if steps > 0 else 0)

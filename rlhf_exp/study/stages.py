@@ -19,11 +19,11 @@ from hydra.types import RunMode
 
 from rlhf_exp.config.compose import register_resolvers
 from rlhf_exp.config.keys import name_key
-from rlhf_exp.config.reading import check_overrides, open_hydra
+from rlhf_exp.config.reading import check_overrides, open_hydra, quote, set_text
 from rlhf_exp.config.values import SEED, find_problems, one_of, suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.arguments import find_config_dir
-from rlhf_exp.launch.explain import explaining, set_text
+from rlhf_exp.launch.explain import explaining
 from rlhf_exp.launch.workers import name_folder
 from rlhf_exp.runs.load import parse_yaml, read_file
 
@@ -169,7 +169,7 @@ def _expand(study: Study, name: str, values: dict, overrides: Sequence[str], par
             raise ConfigError([f"{study.file}: stages.{name}.needs.{key}: {needed} has {line}"])
         runs[key] = {job.seed: job.folder for job in jobs}
         place, seed = f"{jobs[0].folder}{slash}{rest}", f"seed-{jobs[0].seed}"
-        links.append(set_text(key, place if len(jobs) == 1 else place.replace(seed, "seed-${seed}")))
+        links.append(f"{key}={quote(place if len(jobs) == 1 else place.replace(seed, 'seed-${seed}'))}")
     seeds, one = given.get("seeds", values.get("seeds", SEEDS)), len(given.get("seeds", ())) == 1
     typed = [text for text in overrides if not one or name_key(text) != "seed"]
     first = [*FIRST, set_text("hydra.sweep.dir", str(study.out / name)), *values.get("options", ())]

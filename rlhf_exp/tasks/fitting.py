@@ -27,12 +27,14 @@ TRIAL_S = 5.0
 
 class Selection(NamedTuple):
     """The rows that fit into `limit` tokens, each with what it is made of, and how many before the last of them did
-    not. `shortest`: the tokens that the shortest row needs. `repeated`: how many have the prompt of another row."""
+    not. `shortest`: the tokens that the shortest row needs. `way`: what makes more of them fit. `repeated`: how many
+    have the prompt of another row."""
 
     written: list[tuple[Item, Row]]
     over_long: int = 0
     limit: int = NO_LIMIT
     shortest: float = 0
+    way: str = ""
     repeated: int = 0
 
     @property
@@ -44,10 +46,13 @@ class Selection(NamedTuple):
         return [item for item, _ in self.written]
 
 
-def require_rows(cfg: "Config", wanted: list[tuple[Selection, str, str, int | None]]) -> None:
+def require_rows(
+    cfg: "Config", wanted: list[tuple[Selection, str, str, int | None]], source: Source | None = None
+) -> None:
     """Refuse splits that are empty, or have fewer rows than a key asks for.
 
     Args:
+        source: where the rows come from; the line then says what was read and dropped.
         wanted: what was taken, of which split, and the key with the number that it asks for (None: at least one).
 
     Raises:
@@ -58,28 +63,38 @@ def require_rows(cfg: "Config", wanted: list[tuple[Selection, str, str, int | No
         if (have := len(taken.written)) < (number or 1):
             fit = f" of at most {taken.limit} tokens" if taken.over_long else ""
             line = f"{key}={show(number)}: {name_source(cfg.task)} has {have} rows{fit} in its {split} split"
-            long = f"{taken.over_long} are longer, the shortest needs {taken.shortest}: lower max_tokens"
-            problems.append(f"{line}; {long}, or take a longer context" if taken.over_long else line)
+            long = f"{taken.over_long} are longer, the shortest needs {taken.shortest}: {taken.way}"
+            line = f"{line}; {long}" if taken.over_long else line
+            problems.append(f"{line} ({describe_read(source, rules=True)})" if source else line)
     if problems:
         raise ConfigError(problems)
 
 
 def write_notes(source: Source, sides: dict[str, Selection]) -> list[str]:
     """Two lines for the user: how many rows were read and dropped; and how many are taken from each split."""
+    taken = _list_counts({f"of {split}": len(side.written) for split, side in sides.items()})
+    left_out = ""
+    for limit in dict.fromkeys(side.limit for side in sides.values() if side.limit < NO_LIMIT):
+        long = _list_counts({f"of {split}": side.over_long for split, side in sides.items() if side.limit == limit})
+        left_out += f"; longer than {limit:,} tokens and left out: {long}"
+    return [describe_read(source), f"rows: {taken}{left_out}"]
 
-    def list_counts(counts: dict[str, int]) -> str:
-        return ", ".join(f"{n:,} {kind}" for kind, n in counts.items() if n) or "none"
 
+def describe_read(source: Source, rules: bool = False) -> str:
+    """8 pairs read; dropped: 2 equal answers; splits: 5 train, 1 test. With the rule of each kind that was dropped."""
     read = f"{sum(source.read.values()):,} {source.what} read"
     for kept, name in enumerate(("dropped", "odd but kept")):
-        if counts := {odd.kind: sum(odd.counts.values()) for odd in source.odd if odd.kept is bool(kept)}:
-            read += f"; {name}: {list_counts(counts)}".replace("_", " ")
-    read += f"; splits: {list_counts({name: len(items) for name, items in source.splits.items()})}"
-    taken = list_counts({f"of {split}": len(side.written) for split, side in sides.items()})
-    long = list_counts({f"of {split}": side.over_long for split, side in sides.items()})
-    limit = next(iter(sides.values())).limit
-    left_out = f"; longer than {limit:,} tokens and left out: {long}" if limit < NO_LIMIT else ""
-    return [read, f"rows: {taken}{left_out}"]
+        odd = [odd for odd in source.odd if odd.kept is bool(kept)]
+        counts = {
+            odd.kind.replace("_", " ") + f" ({odd.rule})" * (rules and not kept): sum(odd.counts.values())
+            for odd in odd
+        }
+        read += f"; {name}: {_list_counts(counts)}" if counts and (any(counts.values()) or not rules) else ""
+    return f"{read}; splits: {_list_counts({name: len(items) for name, items in source.splits.items()})}"
+
+
+def _list_counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{n:,} {kind}" for kind, n in counts.items() if n) or "none"
 
 
 def try_grader(grade: Any, rows: list[Row]) -> None:

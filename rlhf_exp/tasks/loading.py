@@ -16,10 +16,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.device import count_completions, count_processes
+from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import ASK, PAIR, Form
 from rlhf_exp.graders import Grade, user_code
-from rlhf_exp.tasks.fitting import Selection, require_rows, try_grader, write_notes
+from rlhf_exp.tasks.fitting import Selection, describe_read, require_rows, try_grader, write_notes
 from rlhf_exp.tasks.schema import TaskKeys, find_task, name_source
 from rlhf_exp.tasks.sources import Item, Source
 from rlhf_exp.tasks.texts import Row, Text, add_system_prompt, as_completion, shape_prompt
@@ -85,8 +86,9 @@ def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
 
 def load_validation(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
     """At most `n` prompts of the validation split, whatever the algorithm learns from."""
-    rows, _, taken = Loader.open(cfg, tokenizer).hold_out(ASK, "validation", n, required=False)
-    require_rows(cfg, [(taken, "validation", "eval.rows", None)])
+    loader = Loader.open(cfg, tokenizer)
+    rows, _, taken = loader.hold_out(ASK, "validation", n, required=False)
+    require_rows(cfg, [(taken, "validation", "eval.rows", None)], loader.source)
     return rows
 
 
@@ -100,7 +102,8 @@ def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) ->
     if loader.source is not None and loader.source.sampled is not None:
         loader = replace(loader, source=replace(loader.source, splits={"train": loader.source.sampled}))
     taken = loader.take(ASK, "train", n, cfg.task.data_seed, cfg.max_tokens, distinct=True)
-    require_rows(cfg, [(taken, "train", "task.sampling.rows", n)])
+    require_rows(cfg, [(taken, "train", "task.sampling.rows", n)], loader.source)
+    note_own_system(cfg, taken.rows)
     return taken.rows
 
 
@@ -148,28 +151,38 @@ class Loader:
         if self.source is None:
             items = self.task.draw(self.cfg.task, form, split, n, seed, distinct, fewer)
             traces = "held-out traces " if form.answers and distinct else ""
-            return Selection(self.write(items, form, f"{traces}{seed}"))
+            return self.fit(items, form, None, room, f"{traces}{seed}", self.most(split))
         items = [item for item in self.source.splits[split] if form.answers or item.id not in self.source.repeated]
         if self.cfg.task.shuffles_fitting:
-            taken = self.fit(items, form, None, room, seed)
+            taken = self.fit(items, form, None, room, seed, self.most(split))
             Random(seed).shuffle(taken.written)
             return taken._replace(written=taken.written[:n])
         Random(seed).shuffle(items)
         found = len(items)
         if distinct or not form.answers:
             items = list({str(self.write_prompt(item)): item for item in reversed(items)}.values())[::-1]
-        return self.fit(items, form, n, room, seed)._replace(repeated=found - len(items))
+        return self.fit(items, form, n, room, seed, self.most(split))._replace(repeated=found - len(items))
 
-    def fit(self, items: list[Item], form: Form, n: int | None, room: int, seed: Any) -> Selection:
-        """The first `n` of the items (None: all) that fit the model's context, or task.max_length. Only as many as
-        needed are tokenized."""
+    def most(self, split: str) -> int | None:
+        """The tokens above which RewardTrainer would leave a pair to train on out; other trainers cut it."""
+        return self.cfg.algo.args.get("max_length") if split == "train" and self.cfg.algo.row.scores else None
+
+    def fit(
+        self, items: list[Item], form: Form, n: int | None, room: int, seed: Any, most: int | None = None
+    ) -> Selection:
+        """The first `n` of the items (None: all) that fit the model's context, task.max_length and `most`. Only as many
+        as needed are tokenized."""
         written, taken, looked_at, shortest = self.write(items, form, seed), list[tuple[Item, Row]](), 0, math.inf
-        if self.cfg.task.draws_rows:  # which are all of about the same length
+        if self.cfg.task.draws_rows and most is None:  # which are all of about the same length
             return Selection(written[:n])
         from rlhf_exp.tasks.tokens import measure
 
         context = self.tokenizer.model_max_length
         limit = min(getattr(self.cfg.task, "max_length", None) or context, context)
+        ways = ["raise task.max_length" if limit < context else "take a model with a longer context"]
+        ways += ["lower max_tokens"] * (room > 0)
+        if most is not None and most < limit:
+            limit, ways = most, ["raise algo.args.max_length"]
         while looked_at < len(written) and (n is None or len(taken) < n):
             batch = written[looked_at : looked_at + (BATCH if n is None else min(BATCH, n - len(taken)))]
             answers = [tuple(row[key] for key in form.answers) for _, row in batch]
@@ -180,7 +193,7 @@ class Loader:
                 if needed <= limit:
                     taken.append(pair)
             looked_at += len(batch)
-        return Selection(taken, looked_at - len(taken), limit, shortest)
+        return Selection(taken, looked_at - len(taken), limit, shortest, ", or ".join(ways))
 
     def write_prompt(self, item: Item) -> Text:
         """The prompt in the form of the model, without that of the system."""
@@ -229,9 +242,10 @@ def _load(loader: Loader) -> Task:
     prompts, answers, held_out = loader.hold_out(form, split, cfg.eval.limit, cfg.eval.rows is not None)
     sides: dict[str, Selection] = {split: held_out} if sampled else {"train": train, split: held_out}
     keys_of = {"train": ("task.train_rows", keys.train_rows), split: ("eval.rows", cfg.eval.rows)}
-    require_rows(cfg, [(taken, name, *keys_of[name]) for name, taken in sides.items()])
+    require_rows(cfg, [(taken, name, *keys_of[name]) for name, taken in sides.items()], source)
     if keys.answers_apart and not all(answers.values()):
-        raise ConfigError([f"{name_source(keys)}: no row of its {split} split fits into the context with its answers"])
+        line = f"{name_source(keys)}: no row of its {split} split fits into the context with its answers"
+        raise ConfigError([f"{line} ({describe_read(source, rules=True)})" if source else line])
     grade = find_grader(keys, source)
     notes, facts, validation = list[str](), dict[str, Any](), list[Row]()
     if source is not None:
@@ -244,7 +258,8 @@ def _load(loader: Loader) -> Task:
         notes.append(f"training uses {used:,} rows: {n:,} are drawn, and then come again")
     if cfg.eval.every is not None:
         validation, _, taken = loader.hold_out(ASK, "validation", cfg.eval.every_rows, required=True)
-        require_rows(cfg, [(taken, "validation", "eval.every_rows", cfg.eval.every_rows)])
+        require_rows(cfg, [(taken, "validation", "eval.every_rows", cfg.eval.every_rows)], source)
+    notes += note_own_system(cfg, [*train.rows, *held_out.rows])
     rows = train.rows if whole is form else [row for _, row in loader.write(train.items, form, 0)]
     return Task(keys.name, form.spread(rows), prompts, grade, validation, **answers, notes=tuple(notes), facts=facts)
 
@@ -287,6 +302,22 @@ def check_system_prompt(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> 
     if messages[0]["content"].strip() not in render(tokenizer, [messages])[0]:
         line = f"model={cfg.model.name} has a chat template that leaves out a message of the system"
         raise ConfigError([f"task.system_prompt: {line}; put the text into the prompts, or use task.prompt=plain"])
+
+
+def note_own_system(cfg: "Config", rows: list[Row]) -> list[str]:
+    """A line that says how many rows keep a message of the system of their own, if any does.
+
+    Raises:
+        ConfigError: all do, so that `task.system_prompt` has no effect.
+    """
+    key, own = f"task.system_prompt={show(cfg.task.system_prompt, 40)}", 0
+    if cfg.task.system_prompt is not None:
+        wanted = add_system_prompt([{"role": "user", "content": "?"}], cfg.task.system_prompt)[0]
+        own = sum(not isinstance(row["prompt"], str) and row["prompt"][0] != wanted for row in rows)
+    if own and own == len(rows):
+        line = f"has no effect, all {own} rows begin with a message of the system of their own"
+        raise ConfigError([f"{key}: {line}; leave the key out, or those messages"])
+    return [f"{key}: {own:,} of {len(rows):,} rows keep the message of the system that they begin with"] if own else []
 
 
 def prompts_per_rollout(cfg: "Config") -> int:

@@ -23,7 +23,7 @@ from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import DEMONSTRATIONS
 from rlhf_exp.graders import PASSED
-from rlhf_exp.graders.user_code import describe_error, describe_value, import_file
+from rlhf_exp.graders.user_code import confine, describe_error, describe_value, import_file
 from rlhf_exp.tasks.schema import GradedKeys
 from rlhf_exp.tasks.sources import Item, Source
 from rlhf_exp.tasks.splits import SHARES
@@ -154,7 +154,8 @@ def _call(file: ModuleType, name: str, argument: Any) -> Any:
         ConfigError: its own, or in one line with its place in the file whatever else it raises.
     """
     try:
-        return getattr(file, name)(argument)
+        with confine(f"task.module={file.__file__}: {name}"):
+            return getattr(file, name)(argument)
     except (ConfigError, KeyboardInterrupt):
         raise
     except BaseException as error:  # the file can raise anything

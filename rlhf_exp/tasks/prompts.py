@@ -14,16 +14,43 @@ from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.loading import Task, prompts_per_rollout
 from rlhf_exp.tasks.texts import Row
-from rlhf_exp.tasks.tokens import encode_prompts
+from rlhf_exp.tasks.tokens import encode_prompts, encode_row
+
+TRIED = 64
+"""Prompts whose first and last tokens are looked at."""
 
 
-def check_vocabulary(tokenizer: PreTrainedTokenizerBase, task: Task) -> None:
-    """Refuse prompts that the model cannot read: a word outside a closed vocabulary would silently become <unk>."""
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, task: Task, size: int | None = None) -> None:
+    """Refuse prompts that the model cannot read: a word outside a closed vocabulary would silently become <unk>, and a
+    token beyond the `size` of the model's embedding would fail. Or that begin or end as none does in any training."""
     prompts = [row["prompt"] for row in [*task.train, *task.eval, *task.pairs] if isinstance(row["prompt"], str)]
     if unknown := count_unknown(tokenizer, prompts):
         words = ", ".join(f"{word!r} ({n})" for word, n in unknown.most_common(5))
         found = f"{len(unknown)} words of its prompts are not in the model's vocabulary: {words}"
         raise ConfigError([f"task={task.name}: {found}; use ranges that the model knows, or another model"])
+    rows = [*task.train, *task.eval, *task.pairs]
+    if size is not None and max(tokenizer.get_vocab().values()) >= size:  # else no text can hold such a token
+        beyond = {token for row in rows for ids in _encode_texts(tokenizer, row) for token in ids if token >= size}
+        if beyond:
+            found = f"its rows hold the tokenizer's token {min(beyond)}, {tokenizer.convert_ids_to_tokens(min(beyond))}"
+            line = f"{found}, and the model has embeddings of 0 to {size - 1}; use other rows or another model"
+            raise ConfigError([f"task={task.name}: {line}"])
+    begin, end = tokenizer.bos_token_id, tokenizer.eos_token_id
+    for ids in encode_prompts(tokenizer, rows[:TRIED]):
+        if begin is not None and ids[:2] == [begin, begin]:
+            why = "begin with two begin tokens"
+            way = "leave one out: the tokenizer, the chat template and the prompt may each add one"
+        elif prompts and len(ids) > 1 and ids[-1] == end:  # a chat template may end each turn so
+            why = "end with the end token, after which the model has learned nothing"
+            way = "let the tokenizer add none (add_eos_token=false, or its post_processor in tokenizer.json)"
+        else:
+            continue
+        raise ConfigError([f"task={task.name}: its prompts {why}, as in {show(tokenizer.decode(ids))}; {way}"])
+
+
+def _encode_texts(tokenizer: PreTrainedTokenizerBase, row: Row) -> tuple[list[int], ...]:
+    answers = [row[name] for name in ("completion", "chosen", "rejected") if name in row]
+    return encode_row(tokenizer, row["prompt"], *answers) if answers else (encode_prompts(tokenizer, [row])[0],)
 
 
 def count_unknown(tokenizer: PreTrainedTokenizerBase, prompts: list[str]) -> Counter[str]:

@@ -98,6 +98,7 @@ def read_table(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _read_csv(path: Path) -> Iterator[tuple[str, Any]]:
     """By the columns of the first line; all values are texts."""
+    csv.field_size_limit(2**31 - 1)  # Python's own limit is 131,072 characters, less than a long trace
     reader = csv.reader(_decode(path), strict=True)
     try:
         header = next(reader, [])

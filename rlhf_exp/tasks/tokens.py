@@ -12,10 +12,9 @@ not padding, so the end must be the same as in training. All texts of one call h
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jinja2.exceptions import TemplateError
 from tqdm.auto import tqdm
 
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, read_message, show
 from rlhf_exp.tasks.texts import Row, Text, Texts
 
 if TYPE_CHECKING:
@@ -38,9 +37,9 @@ def render(tokenizer: "PreTrainedTokenizerBase", texts: Texts, ask: bool = False
     try:
         rendered: Any = tokenizer.apply_chat_template(texts, tokenize=False, add_generation_prompt=ask)
         return rendered
-    except TemplateError as error:
+    except Exception as error:  # a template is a program: TemplateError, and whatever else its expressions raise
         roles = ", ".join(dict.fromkeys(message["role"] for text in texts for message in text))
-        line = f"the model's chat template refuses messages of {roles} ({error})"
+        line = f"the model's chat template refuses messages of {roles} ({show(read_message(error))})"
         raise ConfigError([f"{line}; take another model, other messages, or task.prompt=plain with texts"]) from None
 
 

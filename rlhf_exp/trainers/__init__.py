@@ -16,7 +16,7 @@ from datasets import Dataset
 from transformers import Trainer
 
 from rlhf_exp import processes
-from rlhf_exp.config.schema import Algo
+from rlhf_exp.config.schema import Algo, conflict
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.forms import UNPAIR
@@ -39,6 +39,9 @@ def build_trainer(experiment: Experiment) -> Resumable:
     with preparing_engine(experiment) if in_process else nullcontext(), explaining_targets(cfg):
         build = _build_online if cfg.algo.row.online else _build_offline
         trainer = build(experiment, find_trainer(cfg.algo))
+    if not cfg.algo.row.online and not len(trainer.train_dataset):
+        why = f"leaves the trainer none of the {len(experiment.task.train)} rows"
+        raise ConfigError([conflict(cfg, "algo.args.max_length", f"{why}; raise it")])
     for model in (trainer.model, getattr(trainer, "ref_model", None)):
         if model is not None:
             patch_model(model)

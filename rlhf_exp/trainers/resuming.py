@@ -14,25 +14,28 @@ on is checked by tests/trainers/test_resuming.py and test_saving.py.
 """
 
 import json
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_model, save_model
 from torch import nn
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from torch.utils.data import Sampler
 from transformers.trainer_pt_utils import LengthGroupedSampler
 from trl.trainer.utils import RepeatSampler
 
 from rlhf_exp import processes
 from rlhf_exp.callbacks.compute import ComputeMeter
-from rlhf_exp.errors import say
+from rlhf_exp.errors import ConfigError, say
 from rlhf_exp.graders import SCORES
 from rlhf_exp.models.row_random import Key, give_row_random
 from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, WORK, name_of_rank, rotate
 from rlhf_exp.runs.folder import write_json
-from rlhf_exp.runs.manifest import staged
+from rlhf_exp.runs.manifest import STAGING, staged
 from rlhf_exp.trainers.drawing import SignalOrder
 
 AnyTrainer: Any = object  # the base of a class that comes before a TRL trainer among the bases; checkers take any
@@ -54,6 +57,22 @@ class Resumable(AnyTrainer):
         """Whether no step is left to take."""
         spent = self.meter is not None and self.meter.is_spent()
         return spent or self.state.global_step >= self.state.max_steps
+
+    def place_in_schedule(self) -> float:
+        """How many of `max_steps` the schedule has behind it: as many as were taken, or their share by the budget of
+        tokens, where that ends the run earlier."""
+        return max(self.state.global_step, (self.meter.share if self.meter else 0) * self.state.max_steps)
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> LRScheduler:
+        """transformers' own, which warms up and falls by tokens where their budget ends the run: runs with one budget
+        are then at the same place of their schedules when they end. The checkpoint's count of tokens resumes it."""
+        scheduler = super().create_scheduler(num_training_steps, optimizer)
+        if self.meter is not None and self.meter.train_tokens is not None and isinstance(scheduler, LambdaLR):
+            scheduler.lr_lambdas = [partial(self._follow_tokens, rate) for rate in scheduler.lr_lambdas]
+        return scheduler
+
+    def _follow_tokens(self, rate: Callable[[Any], float], step: int) -> float:
+        return rate(max(step, self.place_in_schedule()))
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
         """Take no step if none is left: transformers takes one more when it resumes a run that ended in mid-epoch."""
@@ -89,13 +108,22 @@ class Resumable(AnyTrainer):
             return
         with processes.enter_on_main(staged(folder, name)) as self._staging:
             try:
-                super()._save_checkpoint(model, trial)
+                with _naming_a_full_disk(folder / name):
+                    super()._save_checkpoint(model, trial)
                 (self._staging / name / "training_args.bin").unlink(missing_ok=True)  # a pickle that nothing reads
                 if self.meter is not None:
                     write_json(self._staging / name / WORK, self.meter.counts)
             finally:
                 self._staging = None
         processes.on_main(lambda: rotate(folder, self.args.save_total_limit))
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, *args: Any, **kwargs: Any) -> None:
+        with _refusing_pickles(resume_from_checkpoint, "its weights"):
+            super()._load_from_checkpoint(resume_from_checkpoint, *args, **kwargs)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        with _refusing_pickles(checkpoint, "optimizer.pt or scheduler.pt"):
+            super()._load_optimizer_and_scheduler(checkpoint)
 
     # Together with the random state, since transformers loads that last, after it has reset the counters.
 
@@ -107,7 +135,8 @@ class Resumable(AnyTrainer):
             save_model(follower, str(Path(output_dir) / REFERENCE))
 
     def _load_rng_state(self, checkpoint: Any) -> None:
-        super()._load_rng_state(checkpoint)
+        with _refusing_pickles(checkpoint, "rng_state.pth"):
+            super()._load_rng_state(checkpoint)
         self.state.compute_steps(self.args, self.state.max_steps)  # transformers takes the saved ones
         self._set_progress(self._read_progress(checkpoint))
         if (follower := self._follower()) is not None:
@@ -226,6 +255,33 @@ class ResumableRollouts(RowRandomRollouts, Resumable):
         self.control.should_save = self._save_is_due and (self.is_over() or not in_rollout)
         self._save_is_due &= not self.control.should_save
         super()._maybe_log_save_evaluate(*args, **kwargs)
+
+
+@contextmanager
+def _naming_a_full_disk(checkpoint: Path) -> Iterator[None]:
+    """torch.save says only "enforce fail at inline_container.cc" where a disk is full: its cause is asked for."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "inline_container" not in str(error) and "PytorchStreamWriter" not in str(error):
+            raise
+        try:
+            (checkpoint.parent / STAGING / "probe").write_bytes(bytes(2**20))
+        except OSError as cause:
+            raise OSError(cause.errno, cause.strerror, str(checkpoint)) from error
+        raise
+
+
+@contextmanager
+def _refusing_pickles(checkpoint: str | None, files: str) -> Iterator[None]:
+    """torch's message advises to run the code that a pickle holds."""
+    try:
+        yield
+    except torch.serialization.pickle.UnpicklingError:
+        why = "holds more than numbers, such as code, or is damaged; it is not read"
+        raise ConfigError(
+            [f"{checkpoint}: {files} {why}; remove this checkpoint to resume from the one before"]
+        ) from None
 
 
 class RepeatOrder(RepeatSampler):

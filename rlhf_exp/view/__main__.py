@@ -8,7 +8,7 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from pathlib import Path
 
 from rlhf_exp.commands import parse_flags, run_command
-from rlhf_exp.errors import ConfigError, printable, say
+from rlhf_exp.errors import ConfigError, printable, say, tell
 from rlhf_exp.runs.load import find_runs
 from rlhf_exp.runs.lock import OUTPUTS, find_latest, follow_link
 
@@ -47,7 +47,7 @@ def _work(arguments: list[str]) -> None:
     runs = () if is_index else tuple(dict.fromkeys(run for path in dirs for run in find_runs(path)))
     if is_index:
         try:
-            print(f"written: {printable(str(write_index(dirs[0])))}", flush=True)
+            tell(f"written: {printable(str(write_index(dirs[0])))}")
         except OSError as error:
             if args.index_only:
                 raise ConfigError([f"{dirs[0]}: cannot be written, {error.strerror}"]) from None
@@ -56,7 +56,7 @@ def _work(arguments: list[str]) -> None:
         return
     shown = printable(str(dirs[0])) if is_index else f"{len(runs)} run{'s' * (len(runs) > 1)}"
     try:
-        serve(Site(dirs[0], runs), args.port, lambda at: print(f"{shown}: {at} (Ctrl-C ends it)", flush=True))
+        serve(Site(dirs[0], runs), args.port, lambda at: tell(f"{shown}: {at} (Ctrl-C ends it)"))
     except OSError as error:
         raise ConfigError([f"--port {args.port}: {error.strerror}"]) from None
 

@@ -35,6 +35,10 @@ HEADERS = {
 }
 
 
+class AsWritten(bytes):
+    """A report of a file, which may be another's, with scripts of its own: it can read no other page from here."""
+
+
 class Report(NamedTuple):
     """A page: the runs that it is about, none for a report that is only read, and its file where there may be one."""
 
@@ -73,7 +77,7 @@ def make_page(report: Report) -> bytes | None:
     """The report as it was written; of runs that are going on, or have no report, as it is now."""
     state, is_live = read_state(report.runs), any(map(find_owner, report.runs))
     if report.file and report.file.is_file() and not is_live:
-        return report.file.read_bytes()
+        return AsWritten(report.file.read_bytes())
     if not report.runs:
         return None
     try:
@@ -132,6 +136,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_response(status)
             for name, value in HEADERS.items():
                 self.send_header(name, value)
+            if isinstance(content, AsWritten):
+                self.send_header("Content-Security-Policy", "sandbox allow-scripts")
             self.send_header("Content-Type", f"text/{form}; charset=utf-8")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()

@@ -5,11 +5,16 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from transformers import DynamicCache, TrainerCallback
 
+from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.callbacks.compute import ComputeMeter, measure_memory
 from rlhf_exp.callbacks.metrics import MetricsWriter
+from rlhf_exp.models.generation import CACHE, CACHE_NAMES
 from rlhf_exp.runs.checkpoints import WORK
-from tests.building import QUIET, build
+from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.train import KeepRecord
+from tests.building import QUIET, ROLLOUTS_OF_8, build
 
 SMALL = [*QUIET, "max_tokens=8", "algo.args.logging_steps=1"]
 GRPO = ["algo=grpo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=4"]
@@ -69,6 +74,21 @@ def test_an_adapter_changes_no_count_however_it_samples(tmp_path, generation):
     assert counts[0] == counts[1] and counts[0]["completions"] == 8 and counts[0]["decode_passes"] > 8
 
 
+@pytest.mark.parametrize("name", CACHE_NAMES)
+def test_decoding_counts_whichever_name_transformers_gives_the_cache(tmp_path, name):
+    meter, trainer = train(tmp_path, *GRPO, "algo.args.max_steps=1")
+    before, cache = dict(meter.counts), DynamicCache(config=trainer.model.config)
+    for tokens in (torch.tensor([[5, 6], [7, 8]]), torch.tensor([[9], [9]])):  # two prompts, and a token of each
+        meter.on_step_begin()
+        with torch.no_grad():
+            trainer.model(tokens, use_cache=True, **{name: cache})
+        meter.on_step_end(trainer.args, trainer.state, trainer.control)
+        if not cache.get_seq_length():  # this transformers ignores the other name
+            trainer.model(torch.tensor([[5, 6], [7, 8]]), use_cache=True, **{CACHE: cache})  # between steps
+    counted = {key: n - before[key] for key, n in without_time(meter.counts).items() if n != before[key]}
+    assert counted == {"decode_passes": 4, "completions": 2}
+
+
 def test_accumulation_changes_no_count_and_a_second_epoch_trains_on_the_same_tokens_again(tmp_path):
     whole, _ = train(tmp_path / "a", *GRPO, "algo.args.max_steps=1", "algo.args.beta=0")
     parts, _ = train(
@@ -90,6 +110,27 @@ def test_training_ends_with_the_step_that_reaches_the_tokens(tmp_path):
     assert counted[-2] < 200 <= counted[-1] == meter.counts["trained_tokens"]
 
 
+GIVEN = [
+    {"id": str(i), "prompt": "use 8 7 3 make 53 .", "completion": f" 8 * {i}", "label": i % 2 == 0}
+    | {"chosen": f" 8 * {i}", "rejected": f" 8 * {i} 7"}
+    for i in range(2, 10)
+]
+
+
+@pytest.mark.parametrize("algo", [name for name, row in ALGORITHMS.items() if row.trains])
+def test_the_rate_warms_up_and_falls_by_the_share_of_the_tokens(tmp_path, algo):
+    """Of 100 steps of the schedule 6 to 14 are taken; by steps most would be in the warm-up."""
+    overrides = ROLLOUTS_OF_8.get(algo, [f"algo={algo}", "algo.args.per_device_train_batch_size=4"])
+    schedule = ["algo.args.learning_rate=1e-3", "++algo.args.warmup_steps=10", "algo.args.max_steps=100"]
+    rows, budget = GIVEN if algo not in ROLLOUTS_OF_8 else PROMPTS, 600
+    meter, trainer = train(tmp_path, *overrides, *schedule, rows=rows, train_tokens=budget)
+    logged = read_metrics(tmp_path)
+    places = [100 * tokens / budget for tokens in (0, *(row["trained_tokens"] for row in logged[:-1]))]
+    expected = [1e-3 * min(place / 10, (100 - place) / 90) for place in places]
+    assert [row["learning_rate"] for row in logged] == pytest.approx(expected)
+    assert 3 < trainer.state.global_step < 15 and expected[-1] < 4e-4
+
+
 def test_a_resumed_run_continues_to_count_from_a_checkpoint_of_an_earlier_version_too(tmp_path):
     saved = ["algo.args.save_strategy=steps", "algo.args.save_steps=1", "algo.args.save_total_limit=null"]
     saved.append("algo.args.max_steps=2")
@@ -106,6 +147,26 @@ def test_a_resumed_run_continues_to_count_from_a_checkpoint_of_an_earlier_versio
         "prompt_tokens": whole["prompt_tokens"] + sampled,
         "completion_tokens": whole["completion_tokens"] - sampled,
     }
+
+
+def test_run_json_always_says_how_far_training_has_come(tmp_path):
+    class Look(TrainerCallback):
+        def on_step_begin(self, args, state, control, **kwargs):
+            record = json.loads((tmp_path / "run.json").read_text())
+            seen.append((record["steps"], record["prompt_tokens"], record["seconds"]["train"] > 0))
+
+    seen, folder = [], RunFolder.create(tmp_path, {})
+    saved = ["algo.args.save_strategy=steps", "algo.args.save_steps=1", "algo.args.max_steps=3"]
+    trainer = build(tmp_path, "reward=outcome", *SMALL, *GRPO, *saved, "algo.args.logging_steps=2", rows=PROMPTS,
+                    reward=random_reward)  # fmt: skip
+    meter = ComputeMeter()
+    for callback in (KeepRecord(folder, meter), Look()):
+        trainer.add_callback(callback)
+    meter.watch(trainer)
+    with folder.phase("train"):
+        folder.save()
+        trainer.train()
+    assert [step for step, _, _ in seen] == [0, 1, 2] and seen[2][1] > seen[1][1] > 0 and seen[2][2]
 
 
 @pytest.mark.parametrize(

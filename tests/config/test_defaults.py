@@ -10,6 +10,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM, LlamaConfig
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import device
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.defaults import explain_rows
 from rlhf_exp.config.model_shape import INIT_VOCABULARY, KNOWN, find_shape
 from rlhf_exp.dry_run.describe import list_chosen
 from rlhf_exp.errors import ConfigError
@@ -164,6 +165,32 @@ def test_a_batch_of_the_users_is_accumulated_to_the_same_step(typed, rows, accum
     if cfg.algo.name == "ppo":
         assert cfg.algo.args["steps_per_generation"] == 4 * accumulated
     assert f"algo.args.gradient_accumulation_steps={accumulated}: {reason}" in list_chosen(cfg)
+
+
+@pytest.mark.parametrize(
+    ("typed", "processes", "batch", "why"),
+    [
+        ("algo=reward_model", 1, (4, 8), "16 rows of 1,024 tokens keep 21.1 GB of activations, more than 1/4 of 24 GB"),
+        ("algo=kto", 1, (8, 4), "16 rows of 512 tokens keep 10.6 GB of activations, more than 1/4 of 24 GB"),
+        ("algo=kto task.max_length=100000", 1, (2, 16), "16 rows of 100,000 tokens keep "),  # not one row: its KL
+        ("algo=ppo", 1, (8, 4), "16 rows of 512 tokens keep "),
+        ("algo=dpo", 2, (4, 4), "16 rows of 1,024 tokens keep "),
+        ("algo=dpo hardware=gpu_80gb dry_run=true", 1, (16, 2), "32 rows of 1,024 tokens keep "),
+        ("algo=dpo algo.args.activation_checkpointing=true", 1, (16, 2), None),
+        ("algo=dpo task.max_length=128", 1, (16, 2), None),
+        ("algo=dpo algo.args.per_device_train_batch_size=16", 1, (16, 2), None),
+    ],
+)
+def test_a_default_batch_is_divided_until_its_activations_fit(monkeypatch, typed, processes, batch, why):
+    monkeypatch.setenv("WORLD_SIZE", str(processes))
+    here = [] if "hardware" in typed else ["device=cpu"]
+    cfg = compose_config(["task=hh_rlhf", "model=gpt2", "reward=brevity", *here, *typed.split()])
+    assert read(cfg, "per_device_train_batch_size", "gradient_accumulation_steps") == batch
+    if cfg.algo.name == "ppo":
+        assert cfg.algo.args["steps_per_generation"] == 4 * batch[1]
+    said = explain_rows(cfg)
+    keys = f"algo.args.per_device_train_batch_size={batch[0]} algo.args.gradient_accumulation_steps={batch[1]}"
+    assert said is why or said.startswith(f"{keys} by default: {why}")
 
 
 @pytest.mark.parametrize("algo", [name for name, row in ALGORITHMS.items() if row.trains])

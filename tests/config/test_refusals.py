@@ -17,6 +17,7 @@ task.low=40 task.high=30 output_dir=/dev/null/x  ->  task.low *, output_dir miss
 'task.path=${nope}'  ->  task.path conflict
 algo=sft loss_type=dapo  ->  loss_type conflict
 +reward.weights.outcom=1  ->  reward.weights.outcom conflict
++reward.functions.prompt=a.py:f +reward.weights.prompt=1  ->  reward.functions.prompt conflict
 task.source=file  ->  task.source *
 task.source=file task.path=nope.jsonl  ->  task.path missing
 task=hh_rlhf  ->  algo conflict
@@ -76,6 +77,22 @@ eval.engine=vllm peft=qlora  ->  eval.engine conflict
 algo=sft +args.num_iteration=1  ->  args.num_iteration unknown
 'args.learning_rate='"'"'1e-3'"'"''  ->  args.learning_rate type
 +args.scale_rewards=nope  ->  args.scale_rewards type
++args.optim_args=nonsense  ->  args.optim_args type
+'+args.optim_args="rank=8,scale"'  ->  args.optim_args type
+algo=dpo +args.f_divergence_type=kl  ->  args.f_divergence_type type
+algo=dpo +args.f_divergence_type=js_divergence 'args.loss_type=[aot]'  ->  args.f_divergence_type conflict
+algo=dpo 'args.loss_type=[exo_pair]'  ->  args.label_smoothing conflict
+algo=dpo 'args.loss_type=[aot]' +args.use_weighting=true  ->  args.use_weighting conflict
+algo=dpo +args.sync_ref_model=true  ->  args.sync_ref_model conflict
+peft=lora +args.sync_ref_model=true  ->  args.sync_ref_model conflict
+args.beta=0 +args.sync_ref_model=true  ->  args.sync_ref_model conflict
++args.torch_compile_mode=fastest  ->  args.torch_compile_mode type
++args.include_num_input_tokens_seen=some  ->  args.include_num_input_tokens_seen type
++args.use_liger_kernel=true  ->  args.use_liger_kernel missing
+logging=wandb logging.wandb_mode=offline "logging.wandb_project='"' '"'"  ->  logging.wandb_project type
+logging=wandb logging.wandb_project=a/b  ->  logging.wandb_project type
+max_tokens={LONG}  ->  max_tokens *
+output_dir=a{LONG}  ->  output_dir *
 args.save_strategy=false  ->  args.save_strategy type
 args.per_device_train_batch_size=250  ->  args.per_device_train_batch_size conflict
 +args.generation_batch_size=100  ->  args.generation_batch_size conflict
@@ -94,6 +111,10 @@ algo=ppo algo.init_kl_coef=0 algo.target_kl=1  ->  algo.init_kl_coef conflict
 algo=ppo reward=none  ->  algo conflict
 algo=ppo +args.beta=0.1  ->  args.beta conflict
 algo=ppo loss_type=grpo  ->  args.loss_type conflict
+args.loss_type=dr_grpo  ->  args.loss_type conflict
+loss_type=dr_grpo args.loss_type=grpo  ->  args.loss_type conflict
+experiment=compare_dr_grpo args.loss_type=dapo  ->  args.loss_type conflict
+args.loss_type=dr_grp  ->  loss_type conflict
 algo=ppo args.steps_per_generation=3 args.gradient_accumulation_steps=2  ->  args.steps_per_generation conflict
 algo=ppo algo.critic_warmup_steps=320  ->  algo.critic_warmup_steps conflict
 algo=ppo algo.critic=separate peft=qlora model=tiny_gpt2 task=gsm8k task.source=generated  ->  algo.critic conflict
@@ -146,6 +167,11 @@ model.path=org/name model.parameters=7e9
 algo.curriculum=null
 'algo.curriculum.budgets=[]' 'algo.curriculum.from_steps=[]'
 'algo.curriculum.budgets=[32,96]' 'algo.curriculum.from_steps=[0,500]' args.max_steps=-1
+loss_type=dr_grpo args.loss_type=dr_grpo args.scale_rewards=group
+experiment=compare_dr_grpo
+'+args.optim_args="rank=8,scale=0.25"'
+algo=dpo +args.sync_ref_model=true args.precompute_ref_log_probs=false
+algo=dpo 'args.loss_type=[exo_pair]' +args.label_smoothing=0.001
 loss_type=hybrid algo.hybrid.alpha=0 algo.advantage_clip=0.5
 """
 
@@ -160,7 +186,7 @@ def name(problem):
 
 @pytest.mark.parametrize("case", list_cases(REFUSED))
 def test_a_mistake_is_refused_for_its_key(case, refuse):
-    typed, _, expected = case.partition("  ->  ")
+    typed, _, expected = case.replace("{LONG}", "9" * 4301).partition("  ->  ")
     problems = refuse(*shlex.split(typed))
     assert [name(problem) for problem in problems] == expected.split(", ")
     assert "hf_abc" not in "".join(problems)

@@ -46,6 +46,7 @@ def find_all(overrides, room=None):
             "ppo/kl": lambda x: x,
             "outcome/correct": lambda x: 0.0,
             "frac_reward_zero_std": lambda x: 0.99,
+            "completions/clipped_ratio": lambda x: 0.05 + 0.8 * x,
         }
         evaluation = make_evaluation(0.0, counts=counts, algo=algo)
         for side, loss in (("baseline", 0.69), ("trained", 0.8)):

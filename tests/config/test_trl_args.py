@@ -36,6 +36,32 @@ def test_what_trl_itself_refuses_is_one_line():
     assert refuse("+algo.args.fp16=true", "device.bf16=true") == [line]
 
 
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        (["+algo.args.optim=lomo"], "algo.args.optim=lomo: You need to install `lomo_optim`"),
+        (["+algo.args.lr_scheduler_kwargs={lr_min: 1}"], "algo.args.lr_scheduler_kwargs={lr_min: 1}: get_linear_"),
+        (["algo.args.lr_scheduler_type=warmup_stable_decay"], "algo.args.lr_scheduler_type=warmup_stable_decay: get"),
+        (["+algo.args.cache_implementation=nope"], "algo.args.cache_implementation=nope: Invalid `cache_"),
+        (["+algo.args.accelerator_config=nope.json"], "algo.args: [Errno 2] No such file or directory: 'nope.json'"),
+        (["+algo.args.torch_compile_backend=nope"], "algo.args.torch_compile_backend=nope: must be one of "),
+    ],
+)  # fmt: skip
+def test_what_transformers_refuses_only_when_training_begins_is_refused_before(typed, line):
+    [problem] = refuse(*typed)
+    assert problem.startswith(line)
+
+
+def test_an_optimizer_and_a_schedule_of_the_users_pass():
+    typed = ["algo=sft", "+algo.args.optim=adafactor", "algo.args.lr_scheduler_type=cosine_with_min_lr"]
+    assert build_args(compose_config(["device=cpu", *typed, "+algo.args.lr_scheduler_kwargs={min_lr_rate: 0.1}"]))
+
+
+def test_a_whole_number_is_a_float_where_trl_has_one():
+    args = build_args(compose_config(["algo.args.temperature=3", "algo.args.learning_rate=1"]))
+    assert (repr(args.temperature), repr(args.logging_steps)) == ("3.0", "1")
+
+
 def test_a_gpu_that_torch_does_not_find_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(device, "cuda_major", lambda: 9)

@@ -101,28 +101,16 @@ def test_an_equal_score_does_not_accuse_and_infinity_always_does():
     assert not calibration.is_above("never_seen", 1e9)
 
 
-def test_the_bound_counts_only_runs_that_the_rules_had_not_seen():
+def test_a_finding_tells_what_new_runs_gave_by_setting_and_without_them_the_bound():
     scores = {"a": [0.01 * i for i in range(30)]}
-    assert Calibration(scores).odds == 31
-    calibration = Calibration(scores, unseen=9, tested=[1, 40])
-    assert calibration.odds == 10
-    assert "at most 1 in 10; 1 of 40 new healthy runs did" in calibration.explain("a", 1.0, None)["text"]
+    assert "at most 1 in 31" in Calibration(scores).explain("a", 1.0, None)["text"]
+    calibration = Calibration(scores, tested={"own": [0, 55], "others": [1, 10]})
+    said = "new healthy runs were accused in 0 of its 55 settings and in 1 of 10 settings of others"
+    assert said in calibration.explain("a", 1.0, None)["text"]
     assert calibration.thresholds == Calibration(scores).thresholds
 
 
-def test_a_run_like_the_unseen_ones_is_accused_rarely_whatever_the_others_are():
-    """The others' scores are smaller than any later run's, as after rules were shaped on them."""
-    rng, bags, accused = np.random.default_rng(3), 1500, 0
-    for _ in range(bags):
-        scores = draw(rng, 20, heavy=True)
-        shaped = {name: [None if x is None else x / 10 for x in values[:10]] for name, values in scores.items()}
-        thresholds = find_thresholds({name: [*shaped[name], *values[10:-1]] for name, values in scores.items()})
-        accused += is_accused(scores, thresholds)
-    level = 1 / Calibration({"a": [0.0] * 19}, unseen=9).odds
-    assert accused <= bags * level + 3 * math.sqrt(bags * level * (1 - level))
-
-
 def test_a_calibration_is_read_as_it_was_written(tmp_path):
-    calibration = Calibration({"a": [1.0, None]}, ["x", "y"], {"a": [3, 4]}, True, unseen=1, tested=[0, 2])
+    calibration = Calibration({"a": [1.0, None]}, ["x", "y"], {"a": [3, 4]}, True, tested={"own": [0, 2]})
     save_calibration(calibration, tmp_path / "c.json.gz")
     assert load_calibration(tmp_path / "c.json.gz") == calibration

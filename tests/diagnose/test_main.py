@@ -1,6 +1,8 @@
 """The command: folders of ours, logs of others, and bad input, which is one line and status 2."""
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +35,19 @@ def test_a_trainers_state_is_diagnosed(tmp_path, capsys):
     assert "gradient_spike at steps" in told and "try: a lower learning_rate" in told
     assert "give --learning-rate for figures" in told and "give --beta" in told
     assert "entropy_collapse (probe/entropy|entropy)" in told
+
+
+@pytest.mark.parametrize("cause", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_diagnosis_that_cannot_be_written_is_one_line(tmp_path, capsys, monkeypatch, cause):
+    shutil.copytree(GOLDEN / "grpo", tmp_path / "run")
+
+    def refuse(path, *args, **kwargs):
+        raise OSError(cause, os.strerror(cause))  # a full disk names no file
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    assert main([str(tmp_path / "run"), "--write"]) == 2
+    said = f"rlhf_exp diagnose: {tmp_path}/run/diagnosis.json: {os.strerror(cause)}\n"
+    assert capsys.readouterr().err == said and [*tmp_path.rglob(".diagnosis*")] == []
 
 
 LOGGED = {"learning_rate": lambda x: 2e-5 * min(1.0, 5 * x), "probe/kl": None, "probe/entropy": None}

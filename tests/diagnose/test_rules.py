@@ -87,6 +87,7 @@ SILENT = {
     "cut sampling": fails("sampled_apart_from_trained", {"ratio/mean": lambda x: 0.7}),
     "no reasoning": fails("answers_without_reasoning", cut_reasoning={"passed": interval(0.9, 0.05)}),
     "accuracy": fails("accuracy_fell", difference=-0.15),
+    "loss rises": fails("loss_rose", {"loss": lambda x: 0.69 + x}, "dpo"),
     "memory of training rows": fails("train_above_held_out", {"outcome/correct": lambda x: 0.25 + 0.7 * x}, **FLAT),
     "best checkpoint": fails("best_checkpoint_earlier", {"validation/accuracy": lambda x: 0.3 + 0.3 * min(x, 1 - x)}),
     "no end token": fails("misses_end_of_text", {"completions/clipped_ratio": lambda x: 1.0}),
@@ -115,6 +116,7 @@ def test_each_kind_of_failure_is_named(kind):
 
 def test_the_table_has_every_rule_that_accuses():
     of_their_own = {"nonfinite_loss", "overfitting", "length_bias", "reward_apart_from_outcome", "wrong_reference"}
+    of_their_own |= {"pairs_teach_nothing"}  # test_shipped.py
     tested = {name for name, *_ in SILENT.values()} | of_their_own
     assert tested == {of.name for of in RULES if of.severity != "info"}
 
@@ -174,13 +176,14 @@ def test_a_control_arm_is_judged_as_such():
 
 
 @pytest.mark.parametrize(
-    ("top_p", "kl", "told"),
-    [(0.9, lambda x: -0.02 * x, True), (0.9, lambda x: 0.02 * x, False), (1.0, lambda x: -0.02 * x, False)],
-)
-def test_a_sampled_kl_below_0_is_explained_by_the_cut_of_sampling_without_accusing(top_p, kl, told):
+    ("top_p", "kl", "told", "health"),
+    [(0.9, lambda x: -0.02 * x, True, "ok"), (0.9, lambda x: 0.02 * x, False, "ok"),
+     (1.0, lambda x: -0.02 * x, False, "warning")],
+)  # fmt: skip
+def test_a_sampled_kl_below_0_is_explained_by_the_cut_of_sampling_without_accusing(top_p, kl, told, health):
     report = judge({"kl_k1": kl}, config=make_config(args={"top_p": top_p}))
     finding = report["found"].get("sampled_kl_is_cut")
-    assert (finding is not None, report["health"]) == (told, "ok")
+    assert (finding is not None, report["health"]) == (told, health)
     if told:
         assert finding["remedy"] == "algo.args.top_p=1"
         assert finding["sureness"]["text"].startswith("no level applies: ")
@@ -327,7 +330,7 @@ def find_overfitting(evaluation, algo, training, args=None):
 
 
 @pytest.mark.parametrize(
-    ("held_out", "training", "found"), [(0.76, 0.06, True), (0.66, 0.06, False), (0.76, 0.58, False)]
+    ("held_out", "training", "found"), [(0.76, 0.06, True), (0.56, 0.06, False), (0.76, 0.58, False)]
 )
 @pytest.mark.parametrize("algo", ["reward_model", "dpo", "sft"])
 def test_a_model_that_remembers_its_rows_overfits(held_out, training, found, algo):
@@ -336,7 +339,7 @@ def test_a_model_that_remembers_its_rows_overfits(held_out, training, found, alg
     if found:
         assert f"its training {'rows' if algo == 'sft' else 'pairs'}" in findings[0]["cause"]
         assert findings[0]["remedy"] == "+algo.args.max_steps=50"
-        assert "rose from 0.690 to 0.760, 95% interval 0.700 to 0.820" in findings[0]["evidence"]
+        assert "went from 0.690 to 0.760, 95% interval 0.700 to 0.820" in findings[0]["evidence"]
 
 
 @pytest.mark.parametrize(
@@ -351,9 +354,9 @@ def test_a_loss_of_another_form_is_not_held_against_the_held_out_one(algo, args)
     assert find_overfitting(make_losses(0.69, 0.9, 0.1), algo, 0.1, args) == []
 
 
-@pytest.mark.parametrize(("low", "found"), [(0.005, True), (-0.01, False)])
-def test_a_held_out_loss_that_did_not_measurably_rise_is_no_overfitting(low, found):
-    evaluation = make_losses(0.30, 0.31, 0.02, value=0.01, low=low, high=0.02 - low)
+@pytest.mark.parametrize(("high", "found"), [(0.01, True), (-0.005, False)])
+def test_a_held_out_loss_that_fell_measurably_is_no_overfitting(high, found):
+    evaluation = make_losses(0.30, 0.29, 0.02, value=-0.01, low=-0.02 - high, high=high)
     assert [finding["name"] for finding in find_overfitting(evaluation, "sft", 0.02)] == ["overfitting"] * found
 
 
@@ -490,7 +493,7 @@ def test_shares_that_jump_from_row_to_row_are_no_farming():
     rows = [[{"step": i + 1, "outcome/correct": share, "outcome/partial": 1 - share} for i, share in enumerate(shares)]
             for shares in (falls, jumps)]  # fmt: skip
     smooth, noisy = (score_run(of, {}, config)["format_farming"] for of in rows)
-    assert smooth > 2 and noisy < smooth / 1.5
+    assert smooth > 1.2 and noisy < smooth / 1.3
 
 
 def test_the_rows_of_one_rollout_are_one_measurement_of_kl():

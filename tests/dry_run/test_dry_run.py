@@ -4,7 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 from transformers import AutoModelForCausalLM, GPT2Config
+from trl.kernels.chunked_logprob import TOKEN_CHUNK_SIZE
+from trl.trainer.utils import _CHUNKED_LOGPROB_CHUNK_SIZE
 
+from rlhf_exp import processes
 from rlhf_exp.config import device
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.dry_run import cost
@@ -13,6 +16,7 @@ from rlhf_exp.dry_run.show import print_dry_run, print_dry_runs
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_byte_tokenizer, build_trace_tokenizer
 from rlhf_exp.runs import forecast
+from rlhf_exp.trainers import trimmed
 from tests.runs.building import leave_run
 
 SMALL = ["device=cpu", "task.train_rows=64", "eval.rows=16"]
@@ -59,7 +63,7 @@ def test_a_sweep_is_a_table_with_totals(no_weights, capsys):
     assert [row[3] for row in rows] == ["all passed", "all passed", "FAILED: memory"]
     assert re.fullmatch("3 jobs: memory: 2 fits, 1 DOES NOT FIT; training: at least [0-9.]+ s; checks: .*", *total)
     [problem] = failed.value.problems
-    assert problem.startswith("hardware.memory_gb=0.001: memory: training needs ")
+    assert problem.startswith("hardware.memory_gb=0.001: memory: ")
 
 
 def test_rows_parameters_and_memory_are_worked_out_by_hand(show):
@@ -76,14 +80,21 @@ def test_rows_parameters_and_memory_are_worked_out_by_hand(show):
     parameters = len(build_trace_tokenizer()) * 8 + 2 * layer + 8
     assert f"; parameters: {parameters:,}, all trained; " in text
     kept = 2 * (8 * 8 + 4.5 * (16 + 8 + 8)) * 4  # of a token in two layers: MLP, queries, keys or values
-    training, sampling = parameters * 4 * 4 + 256 * 17 * kept, parameters * 4 * 3 + 256 * 17 * 2 * 2 * 8 * 4
+    logits = (1024 // 10) * 17 * len(build_trace_tokenizer()) * 4 * 7 + len(build_trace_tokenizer()) * 8 * 4
+    training = parameters * 4 * 4 + 256 * 17 * kept + logits
+    sampling = parameters * 4 * 3 + 256 * 17 * 2 * 2 * 8 * 4
     evaluation = 2 * parameters * 4 + 128 * 17 * 2 * 2 * 8 * 4
     phases = f"training {training / 1e6:.1f} MB, sampling {sampling / 1e6:.1f} MB, evaluation {evaluation / 1e6:.1f} MB"
     assert f"memory, estimated, without the libraries: {phases}\n" in text
     parts = {"weights": 4 * parameters, "AdamW's moments": 8 * parameters, "gradients": 4 * parameters}
-    parts |= {"activations": 256 * 17 * kept}
+    parts |= {"activations": 256 * 17 * kept, "logits": logits}
     formula = " + ".join(f"{what} {bytes_ / 1e6:.1f} MB" for what, bytes_ in parts.items())
     assert kept == 1664 and f"memory of training = {formula}\n" in text
+
+
+def test_logits_are_in_tiles_of_trls_size_and_chunks_of_the_trainers():
+    assert (cost.TILE_TOKENS, cost.TILE_VOCABULARY) == (TOKEN_CHUNK_SIZE, _CHUNKED_LOGPROB_CHUNK_SIZE)
+    assert cost.CHUNK_TOKENS == trimmed.CHUNK_TOKENS
 
 
 def test_sft_counts_the_steps_of_its_demonstrations_and_has_no_reference(show):
@@ -116,6 +127,7 @@ def test_time_is_that_of_the_last_like_run(show, monkeypatch, tmp_path):
     def finish(name, started, seconds, status="finished", *changes):
         cfg = compose_config([*SMALL, *overrides, "seed=3", "algo.args.learning_rate=0.5", *changes])
         info = {"task": "countdown", "started": started, "steps": 5, "max_tokens": cfg.max_tokens}
+        info |= {"work": {"trained_tokens": 500}} if cfg.train_tokens else {}
         leave_run(tmp_path / name, status, config=asdict(cfg), seconds={"train": seconds}, **info)
 
     def read():
@@ -129,6 +141,19 @@ def test_time_is_that_of_the_last_like_run(show, monkeypatch, tmp_path):
     finish("longer", "2026-01-04", 20, "finished", "max_tokens=11")
     formula = f"time of training, about: 14 s = 7 steps x 2 s, as in {tmp_path / 'last'}"
     assert read() == ["time     about 14 s", formula]
+    overrides.append("train_tokens=390")  # four steps of the 100 tokens that a step of the like run trained on
+    finish("with_tokens", "2026-01-05", 10)
+    assert read()[0] == "time     about 8.0 s"
+
+
+def test_steps_and_time_end_where_the_budget_of_tokens_does(show):
+    """A step of dpo's default is 32 pairs, one of grpo at most 128 x (7 + 10) tokens."""
+    text = show("algo=dpo", "max_tokens=10", "train_tokens=2000")
+    assert "; steps: 2 or more, until train_tokens are spent\n" in text  # 32 x 2 x (7 + 10) tokens at most
+    assert "; steps: 100\n" in show("algo=dpo", "max_tokens=10", "train_tokens=2000000")
+    text = show("algo=sft", "train_tokens=4000", "device=auto", "hardware=gpu_24gb", "dry_run=true")
+    [steps] = re.findall("; steps: ([0-9]+), until train_tokens are spent\n", text)
+    assert 1 < int(steps) < 6 and f" = {steps} steps x " in text
 
 
 @pytest.mark.parametrize(
@@ -156,12 +181,24 @@ def test_a_chat_prompt_is_shown_as_the_model_reads_it(show, tmp_path):
     assert "  | <|user|>\n  | Using the numbers [" in text and "...\n  | <|assistant|>\n" in text
 
 
-@pytest.mark.parametrize("targets", [".*nope", "[model.layers.99.self_attn.q_proj]"])
-def test_an_adapter_that_fits_no_module_is_refused(show, targets):
-    wrong = f"peft.lora.target_modules={targets}"
+@pytest.mark.parametrize(
+    ("targets", "why"),
+    [
+        (".*nope", "fits no module of model=tiny"),
+        ("[model.layers.99.self_attn.q_proj]", "fits no module of model=tiny"),
+        ("[q_proj,v_porj]", "Qwen3ForCausalLM has no module v_porj; did you mean v_proj?"),
+        ("[lm_head,q_proj]", "the adapter of the head, lm_head, would not be trained"),
+        (".*(q_proj|lm_head)", "the adapter of the head, lm_head, would not be trained"),
+        ("[norm]", "cannot have adapters (Target module Qwen3RMSNorm"),
+        (".*(", "cannot have adapters (missing ), unterminated subpattern"),
+    ],
+)
+def test_an_adapter_that_no_module_can_have_is_refused(show, targets, why):
+    typed = f"'{targets}'" if "(" in targets else targets
     with pytest.raises(ConfigError) as refused:
-        show("dry_run=true", "peft=lora", wrong)
-    assert [problem.startswith(wrong) for problem in refused.value.problems] == [True]
+        show("dry_run=true", "peft=lora", f"peft.lora.target_modules={typed}")
+    [line] = refused.value.problems
+    assert line.startswith(f"peft.lora.target_modules={targets.replace(',', ', ')}: {why}") and len(line) < 400
 
 
 def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_continues(show, monkeypatch):
@@ -176,19 +213,27 @@ def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_continues(show, mo
 
 
 @pytest.mark.parametrize(
-    ("peft", "way"), [("none", "add peft=lora"), ("lora", "add peft=qlora"), ("qlora", "use a smaller model")]
+    ("available", "way"),
+    [(3e7, "use algo.args."), (1e5, "no smaller batch, shorter rows or adapter fits, the least is ")],
 )
-def test_more_memory_than_is_free_fails_with_a_way_out(show, capsys, monkeypatch, peft, way):
+def test_more_memory_than_is_free_fails_with_a_way_out(show, capsys, monkeypatch, available, way):
     free = SimpleNamespace(available=10**12)
     monkeypatch.setattr("psutil.virtual_memory", lambda: free)
-    assert "\nmemory   fits: training needs " in show("algo=sft", f"peft={peft}")
-    free.available = 10**5
+    assert "\nmemory   fits: training needs " in show("algo=sft")
+    free.available = available
     with pytest.raises(ConfigError) as failed:
-        show("algo=sft", f"peft={peft}")
+        show("algo=sft")
     [problem] = failed.value.problems
-    assert f" MB, MORE than the 0.00 GB that are free on this computer; {way}" in problem
+    assert f" MB, MORE than the {available / 1e9:.2f} GB that are free on this computer; {way}" in problem
     printed = capsys.readouterr().out
     assert "\nmemory   DOES NOT FIT: training needs " in printed and "\nchecks   FAILED: memory\n" in printed
+
+
+def test_processes_share_the_memory_of_a_computer(monkeypatch):
+    cfg = compose_config(["device=cpu"])
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=6 * 10**9))
+    monkeypatch.setattr(processes, "count", lambda: 2)
+    assert cost.find_memory(cfg) == (3e9, "the 3.00 GB that are free on this computer for each of 2 processes")
 
 
 def test_on_a_gpu_its_own_free_bytes_count(monkeypatch):
@@ -197,5 +242,5 @@ def test_on_a_gpu_its_own_free_bytes_count(monkeypatch):
     cfg = compose_config([])
     fits, needs, place = judge_memory(cfg, {"training": 11e9})
     assert (fits, needs) == ("DOES NOT FIT", "training needs 11.00 GB")
-    assert place.startswith(", MORE than the 8.00 GB that are free on this GPU; add peft=")
+    assert place == ", MORE than the 8.00 GB that are free on this GPU"
     assert [judge_memory(cfg, {"training": peak})[0] for peak in (6e9, 9e9)] == ["fits", "may not fit"]

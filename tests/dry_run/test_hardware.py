@@ -78,7 +78,7 @@ def show(capsys):
     return call
 
 
-NEEDS = "DOES NOT FIT: training needs .*, MORE than the 24 GB of hardware=gpu_24gb; add peft=lora or .*"
+NEEDS = "DOES NOT FIT: training needs .*, MORE than the 24 GB of hardware=gpu_24gb; use peft=lora, which needs .*"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_what_only_measures_has_a_verdict_and_too_large_an_evaluation_its_own_re
     memory = capsys.readouterr().out.splitlines()[2]
     assert re.fullmatch("memory   fits: evaluation needs .* of the 24 GB of hardware=gpu_24gb", memory)
     _, [problem] = show("gpus_8x80gb", "eval.batch_size=4096", "max_tokens=1024")
-    assert problem.endswith("each GPU of hardware=gpus_8x80gb; use an eval.batch_size below 4096")
+    assert "each GPU of hardware=gpus_8x80gb; use eval.batch_size=" in problem
 
 
 def test_hardware_of_the_users_own():

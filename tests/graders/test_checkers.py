@@ -1,5 +1,7 @@
 """The ready checkers of task=file, and the user's own."""
 
+from decimal import Decimal
+
 import pytest
 
 from rlhf_exp.config.compose import compose_config
@@ -26,6 +28,22 @@ def keys(tmp_path):
     [("exact", "Paris", " Paris \n", "correct"), ("exact", "Paris", "It is Paris", "failed"),
      ("exact", 4, "4", "correct"), ("exact", 4.0, "4", "correct"), ("exact", 4.0, "4.0", "correct"),
      ("exact", 4.5, "4", "failed"), ("exact", "4.0", "4", "failed"),
+     ("exact", 2e-05, "0.00002", "correct"), ("exact", 2e-05, "2e-05", "correct"), ("exact", 2e-05, "0.00003",
+     "failed"),
+     ("exact", 4, "4.00", "correct"), ("exact", 4, "4.", "failed"), ("exact", "2e-05", "0.00002", "failed"),
+     ("exact", Decimal("2E-7"), "0.0000002", "correct"), ("exact", 2e16, "20000000000000000", "correct"),
+     ("exact", 4, "1e999999999", "failed"), ("exact", 0.1, "0.1", "correct"), ("exact", 2**60 + 1, str(2**60),
+     "failed"),
+     ("numeric", 2e-05, "so 0.00002", "correct"), ("numeric", 2e16, "20000000000000000", "correct"),
+     ("numeric", "2e-05", "#### 0.00002", "correct"), ("numeric", "6", "The answer is 1.5e6", "partial"),
+     ("numeric", "1500000", "The answer is 1.5e6", "correct"), ("math", 2e-05, "2e-05", "correct"),
+     ("math", "2e-05", "0.00002", "correct"), ("math", 1500000, "It is 1.5e6", "correct"),
+     ("math", "1.5", "It is 1.5e6", "partial"), ("math", 1500000, "1.5 x 10^6", "correct"),
+     ("math", "1000000", "1.5 x 10^6", "partial"), ("math", "200/3", r"$2 / 3 \times 10^2$", "correct"),
+     ("math", "2e - 5", "$2e-05$", "partial"), ("math", "18", "Answer: \\$18", "correct"),
+     ("math", "18.5", r"The answer is \$18.50 per day", "correct"), ("math", r"\$18", "18", "correct"),
+     ("math", "38", r"It costs \$18 and \$20, so in all \$38", "correct"), ("math", "3", r"so $x=3\\$", "correct"),
+     ("math", "1", "1e999999", "failed"),
      ("numeric", "72", "48 + 24 = 72 clips", "correct"), ("numeric", 72, "#### 72", "correct"),
      ("numeric", "1,000", "The answer is 1000.", "correct"), ("numeric", "72", "71", "partial"),
      ("numeric", "72", "none", "failed"),
@@ -40,7 +58,8 @@ def keys(tmp_path):
      ("choice", "A", "Answer: A, B, C, D", "failed"), ("choice", "I", "The answer is I think B", "failed"),
      ("choice", "B", "the answer is not here", "failed"),
      ("regex", "cat", "A: dog A: cat", "correct"), ("regex", "cat", "A: cat A: dog", "partial"),
-     ("regex", "cat", "cat", "failed"), ("regex", 4, "A: 4", "correct"), ("regex", 4.0, "A: 4", "correct")],
+     ("regex", "cat", "cat", "failed"), ("regex", 4, "A: 4", "correct"), ("regex", 4.0, "A: 4", "correct"),
+     ("regex", 4, "A: 04", "correct")],
 )  # fmt: skip
 def test_ready_checkers(keys, checker, answer, completion, outcome):
     grade = build_checker(keys(checker))(completion, {"gold": answer})
@@ -51,7 +70,10 @@ def test_ready_checkers(keys, checker, answer, completion, outcome):
 @pytest.mark.parametrize(
     ("checker", "answer", "fits"),
     [("numeric", "four", False), ("numeric", "4", True), ("choice", "AB", False), ("choice", 25, True),
-     ("choice", 26, False), ("exact", "anything", True), ("math", r"\frac{1}{2}", True), ("math", "((1", False),
+     ("choice", 26, False), ("choice", "(a)", True), ("choice", "b.", True), ("choice", "Answer: C", True),
+     ("choice", 1.0, True), ("choice", "A, C", False), ("choice", "A dog", False), ("numeric", 2e-05, True),
+     ("numeric", "2e-05", True),
+     ("exact", "anything", True), ("math", r"\frac{1}{2}", True), ("math", "((1", False),
      *((checker, answer, False) for checker in ("exact", "math", "numeric", "choice", "regex")
        for answer in (["3", "4"], {"a": 1}, True, b"4"))],
 )  # fmt: skip

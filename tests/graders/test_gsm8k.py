@@ -62,6 +62,17 @@ def test_a_part_of_a_fraction_a_root_or_a_power_is_not_the_last_number(text, par
 
 
 @pytest.mark.parametrize(
+    ("text", "wrong", "value"),
+    [("The answer is 1.5e6", "6", "1500000"), ("so about 2e-5", "5", "0.00002"), ("about 1.5 x 10^6 km", "1000000",
+     "1500000"),
+     ("1.5 × 10⁶", "1.5", "1500000"), ("it is 1e3^2", "9", None), ("1 234e2", "2", "123400")],
+)  # fmt: skip
+def test_an_exponent_is_not_the_last_number(text, wrong, value):
+    assert grade(text, wrong).lenient is False
+    assert value is None or grade(text, value).lenient
+
+
+@pytest.mark.parametrize(
     "completion", ["", "no idea", "####", "####\n", "#### ", "<answer> \n</answer>", r"\boxed{}", "<answer>$$</answer>"]
 )
 def test_no_number_at_all_fails(completion):
@@ -98,6 +109,8 @@ def test_the_last_marker_that_begins_an_answer_counts(completion, read):
      (r"\$18", "18"), ("€18", "18"), ("£18.20", "18.2"), ("50%", "50"), (r"50\%", "50"), ("-5", "-5"), ("- 5", "-5"),
      ("−5", "-5"), ("–5", "-5"), ("-$5", "-5"), ("$-5", "-5"), ("-(5)", "-5"), ("-0", "0"), (".5", "0.5"),
      ("3/4", "0.75"), ("0.75", "3/4"), ("-3/4", "-0.75"), ("1,000/3", "1000/3"), ("18\u00a0", "18"),
+     ("1e3", "1000"), ("1.5E+6", "1500000"), ("-2.5e-5", "-0.000025"), ("2e-05", "0.00002"), ("0", "0e99999999999"),
+     ("3/4e2", "3/400"), ("1.5 x 10^6", "1500000"), ("1.5 × 10⁶", "1500000"), (r"2 \times 10^{-5}", "0.00002"),
      ("10000000000000000000000000000000000001", "10000000000000000000000000000000000001.0"),
      ("0" * 5000 + "18." + "0" * 5000, "18")],
 )  # fmt: skip
@@ -110,7 +123,8 @@ def test_numbers_are_compared_by_value(form, spelled, value):
     ("spelled", "value"),
     [("50%", "0.5"), ("5", "-5"), ("-5", "5"), ("0.333333333333", "1/3"), ("17.9999999999999999", "18"),
      ("10000000000000000000000000000000000001", "10000000000000000000000000000000000000"), ("1/0", "1"), ("0/0", "0"),
-     ("1e3", "1000"), ("1e3", "1"), ("1,00,000", "1"), ("1.2.3", "1.2"), ("1,2", "1"), ("1,2", "12"), ("1 23", "123"),
+     ("1e3", "1"), ("1e3", "3"), ("1e999", "999"), ("1.5 x 10^6", "1.5"), ("1e99999999999", "1"), ("1,00,000", "1"),
+     ("1.2.3", "1.2"), ("1,2", "1"), ("1,2", "12"), ("1 23", "123"),
      ("1234 567", "1234567"), ("5 300/400", "5300/400"), ("3/4 100", "3/4100"), ("12,5", "12.5"),
      ("1000,99,5", "1000.99"), ("18²", "18"), ("18½", "18"), ("1٨", "1"), ("١٨", "18"), ("１８", "18"), ("XVIII", "18"),
      ("eighteen", "18"), ("2^1000", "2"), (r"18\pi", "18"), ("9" * 400, "9"), ("9" * 400, "1"),
@@ -169,6 +183,8 @@ HOSTILE = {  # (text, outcome), each built only when its test runs
     "marked digits": lambda n: ("#### " + "9" * n, "partial"),
     "zeros": lambda n: ("#### " + "0" * n + "18." + "0" * n, "correct"),
     "decimals": lambda n: ("#### 1." + "9" * n, "partial"),
+    "exponents": lambda n: ("1e5" * n, "failed"),
+    "a long exponent": lambda n: ("#### 1e" + "9" * n, "partial"),
     "a denominator": lambda n: ("#### 1/" + "9" * n, "partial"),
     "a group too long at the end": lambda n: ("1" + ",234" * n + "5", "failed"),
     "groups": lambda n: ("#### 1" + ",234" * n, "partial"),

@@ -2,6 +2,7 @@ import fcntl
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from datetime import datetime
@@ -15,8 +16,12 @@ from rlhf_exp import __version__, merge, pipeline
 from rlhf_exp.__main__ import format_help, main
 from rlhf_exp.commands import COMMANDS
 from rlhf_exp.config import ROOT, trl_args
-from rlhf_exp.errors import ConfigError
-from rlhf_exp.launch.arguments import compose_command
+from rlhf_exp.config.compose import compose_config, compose_files
+from rlhf_exp.config.reading import set_text
+from rlhf_exp.errors import ConfigError, Stop
+from rlhf_exp.launch.arguments import complete, compose_command
+from rlhf_exp.runs.plan import check_run_folder
+from rlhf_exp.runs.stopping import describe_stop
 from tests.runs.building import leave_run
 
 HERE = "hydra/launcher=basic"  # all jobs of a study in this process, where there are stand-ins
@@ -53,6 +58,11 @@ def runs(monkeypatch):
     [
         ("leraning_rate=1", "leraning_rate=1: no such key; did you mean algo.args.learning_rate?"),
         ("algo.args.top_p=0.9", "algo.args.top_p=0.9: not there yet; add it with a plus: +algo.args.top_p=0.9"),
+        ("algo=ppo algo.args.beta=0.1 algo.args.top_k=5", "algo.args.beta=0.1: not read with algo=ppo"),
+        ("reward.weights.brief=1", "reward.weights.brief: no such reward; must be one of brevity, "),
+        ("--package algo", "--package: only with --cfg"), ("--resolve", "--resolve: only with --cfg"),
+        ("--cfg job --package algo.arg", "--package algo.arg: no such key; did you mean algo.args?"),
+        ("--experimental-rerun x.pickle", "--experimental-rerun: repeats no run here"),
         ("peft.lora.r=16", "peft.lora.r=16: a key of peft=lora and peft=qlora alone"),
         ("device.name=cuda", "device.name=cuda: does not choose"),
         ("algo=dpo loss_type=nope", "loss_type=nope: not a loss of algo=dpo, must be one of sigmoid, hinge, ipo, "),
@@ -72,6 +82,21 @@ def test_a_mistake_is_one_line_and_status_2_and_leaves_nothing(command, typed, l
     status, [said] = command(*shlex.split(typed))
     assert status == 2 and said.startswith(f"rlhf_exp: {line}")
     assert os.listdir() == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("algo=grpo +reward.weights.brevity=0.5 --cfg job --resolve", "  - 0.5"),
+        ("algo=ppo --cfg all --resolve --package algo.args.reward_weights", "- 1.0"),
+        ("algo=dpo --cfg job --package algo.args", "max_steps: 100"), ("--cfg hydra --resolve", "hydra:"),
+        ("algo=grpo seed=1 --hydra-help", "== Flags =="), ("algo=sft --info defaults", "| algo/sft"),
+    ],
+)  # fmt: skip
+def test_what_the_flags_of_hydra_print(typed, found, command_line, tmp_path):
+    done = command_line(*typed.split(), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "") and found in done.stdout
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -136,6 +161,45 @@ def test_resume_of_a_finished_run_does_nothing(command_line, runs, tmp_path):
     assert "finished already: there; its report: there/report.html" in done.stdout.splitlines()
     longer = command_line("resume=there", "algo.args.max_steps=500", cwd=tmp_path)
     assert longer.returncode == 2 and "is a run of other settings" in longer.stderr
+    assert longer.stderr.endswith("output_dir with model.path=there/model, which trains its model further\n")
+
+
+def test_the_first_line_names_the_model(command_line, runs, tmp_path):
+    folder = ROOT / "rlhf_exp" / "assets" / "tiny"
+    done = command_line(f"model.path={folder}", "output_dir=there", cwd=tmp_path)
+    assert done.stdout.startswith(f"grpo on countdown, model {folder}, seed 0: there\n")
+
+
+NAMES = [
+    "run [1]",
+    "a{b}",
+    "a=b",
+    "a,b",
+    "it's",
+    'say "x"',
+    "é",
+    "2024",
+    "null",
+    "a\\",
+    "a#b",
+    "a${seed}",
+    "(x)",
+    "a b ",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_command_that_resumes_is_read_whatever_the_folder_is_called(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    leave_run(Path(name), "failed", checkpoint=True)
+    said = describe_stop(Stop(signal.SIGINT), Path(name))
+    typed = shlex.split(said.partition("Resume with: ")[2])[-1]
+    for text in (typed, set_text("resume", f"{name}/")):
+        _, overrides = complete([text], None, None)
+        cfg, _ = compose_files(overrides)
+        assert (cfg.resume, cfg.output_dir) == (name, name)
+    [line] = check_run_folder(compose_config([set_text("output_dir", name)]))
+    assert shlex.split(line.partition(", or ")[2]) == [typed]
 
 
 @pytest.mark.parametrize("named", ["latest", "outputs/latest"])
@@ -347,3 +411,12 @@ def test_a_model_without_weights_is_refused_before_anything_loads(command, runs,
     (tmp_path / "model" / "model.safetensors").unlink()
     status, lines = command(*more, "model.path=./model", "output_dir=there")
     assert (status, runs) == (2, []) and "model.path=./model: holds no weights" in lines[0]
+
+
+def test_what_an_ascii_terminal_cannot_show_is_escaped(tmp_path):
+    leave_run(tmp_path / "caf\u00e9", algo="grpo")
+    ascii_only = os.environ | {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "rlhf_exp", "runs", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, env=ascii_only, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{tmp_path}/caf\\xe9" in done.stdout

@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM
 from rlhf_exp.merge import main
 from rlhf_exp.models.loading import load_policy, load_scorer, load_tokenizer, merge, resolve_model
 from rlhf_exp.models.source import ModelSource, locate_start_model
+from tests.models.test_loading import lose
 from tests.models.tiny import ARCHITECTURES, compose, logits, make_trainer, of_folder, refusal
 
 
@@ -136,3 +137,16 @@ def test_an_adapter_whose_base_is_another_or_gone_is_refused_in_one_line(tmp_pat
     assert not (tmp_path / "run" / "start_model").exists()
     cfg = of_folder(adapter, f"model.base={tmp_path}/a/start_model")
     assert load_policy(resolve_model(cfg, tmp_path / "run")).config.model_type == "gpt2"
+
+
+def test_an_adapter_or_a_base_whose_files_lack_tensors_is_refused_by_their_names(tmp_path):
+    _, source = make_run(tmp_path, "gpt2", "peft=lora")
+    adapter, file = source.at(tmp_path / "model"), tmp_path / "model" / "adapter_model.safetensors"
+    whole = file.read_bytes()
+    lose(file.parent, "h.0.attn.c_attn.lora_A.weight")
+    line = refusal(load_policy, adapter)
+    assert "(the adapter lacks 1 tensors: base_model.model.transformer.h.0.attn.c_attn.lora_A.weight)" in line
+    file.write_bytes(whole)
+    lose(source.path, "ln_f.weight")
+    line = refusal(load_policy, adapter)
+    assert f"of its base {source.path}, 1 of " in line and " none of its files: transformer.ln_f.weight;" in line

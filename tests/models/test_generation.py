@@ -67,7 +67,7 @@ def test_temperature_0_takes_the_most_probable_token_and_no_random_number(model,
 def test_logits_that_are_not_finite_are_named(model, temperature, method):
     with torch.no_grad():
         model.get_output_embeddings().weight.fill_(torch.nan)
-    with pytest.raises(NonFiniteLoss, match="^the policy's logits are not finite; try a lower algo.args.learning_rate"):
+    with pytest.raises(NonFiniteLoss, match="^the policy's logits are not finite"):
         sample(model, PROMPTS, Sampling(4, temperature), method)
 
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, GPT2Config
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled, set_hf_deepspeed_config
 
@@ -85,6 +85,48 @@ def test_transformers_divides_no_model_that_is_loaded_whole():
     assert not is_deepspeed_zero3_enabled()
 
 
+def lose(folder, *names, more=()):
+    """Take the tensors out of the files of a model, and put others into them."""
+    Path(folder, "manifest.json").unlink(missing_ok=True)
+    for file in Path(folder).glob("*.safetensors"):
+        tensors = {name: tensor for name, tensor in load_file(file).items() if not name.endswith(names)}
+        save_file(tensors | {name: torch.ones(2) for name in more}, file, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("architecture", "lost"),
+    [
+        ("gpt2", ("h.0.attn.c_attn.bias",)),
+        ("qwen2", ("embed_tokens.weight",)),
+        ("qwen3", ("0.mlp.up_proj.weight", "model.norm.weight")),
+    ],
+)
+@pytest.mark.parametrize("shard", ["50GB", "40KB"])
+def test_a_model_whose_files_lack_tensors_is_refused_by_their_names(architecture, lost, shard, tmp_path):
+    source = resolve_model(compose(architecture), tmp_path)
+    model = load_policy(source)
+    count = len(model.state_dict())
+    model.save_pretrained(tmp_path / "model", max_shard_size=shard)
+    load_tokenizer(source).save_pretrained(tmp_path / "model")
+    lose(tmp_path / "model", *lost)
+    files = len([*(tmp_path / "model").glob("*.safetensors")])
+    assert (files > 1) == (shard == "40KB")
+    line = refusal(load_policy, locate_start_model(of_folder(tmp_path / "model")))
+    said, names = line.removeprefix(f"model.path={tmp_path / 'model'}: ").split(" tensors are in none of its files: ")
+    assert said == f"{len(lost)} of {count}" and all(name in names for name in lost)
+
+
+def test_tensors_that_a_model_does_not_have_are_told_once(tmp_path, capsys):
+    source = resolve_model(compose("qwen3"), tmp_path)
+    lose(source.path, more=[f"mtp.{i}" for i in range(5)])
+    load_policy(source)
+    load_policy(source)
+    assert (
+        capsys.readouterr().out
+        == f"{source.path}: 5 tensors of its files are not used: mtp.0, mtp.1, mtp.2 and 2 more\n"
+    )
+
+
 # Tokenizers.
 
 
@@ -113,6 +155,19 @@ def test_eos_serves_where_there_is_no_pad_token_and_with_neither_it_is_refused(t
     assert refusal(load_tokenizer, source).startswith(line)
 
 
+@pytest.mark.parametrize("kind", ["pad", "eos"])
+def test_a_pad_or_end_token_that_the_model_has_no_embedding_for_is_refused(kind, tmp_path):
+    source = resolve_model(compose("gpt2"), tmp_path)
+    Path(source.path, "manifest.json").unlink()
+    tokenizer = AutoTokenizer.from_pretrained(source.path)
+    size = len(tokenizer)
+    tokenizer.add_special_tokens({f"{kind}_token": "[NEW]"})
+    tokenizer.save_pretrained(source.path)
+    line = refusal(load_tokenizer, locate_start_model(of_folder(source.path)))
+    assert f": its tokenizer's {kind} token is {size}, [NEW], and the model has embeddings of 0 to {size - 1};" in line
+    assert line.endswith(f"or call model.resize_token_embeddings({size + 1})")
+
+
 def test_a_hub_that_cannot_be_reached_names_the_local_way(monkeypatch):
     def fail(*args, **kwargs):
         raise OSError("We couldn't connect to the hub.\nMore lines.")
@@ -128,6 +183,26 @@ def test_a_hub_that_cannot_be_reached_names_the_local_way(monkeypatch):
         (load_reward_model, cfg, f"reward.path=org/name: {said}"),
     ):
         assert refusal(load, given).startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"_attn_implementation": "kernels-community/flash-attn2"},
+            "its config.json asks for attention by the code of ",
+        ),
+        ({"_attn_implementation": "nonsense"}, "cannot be loaded (Specified `attn_implementation"),
+        ({"dtype": "float99"}, "cannot be loaded (module 'torch' has no attribute 'float99')"),
+    ],
+)
+def test_a_config_that_asks_for_what_is_not_there_is_one_line(change, said, tmp_path):
+    source = resolve_model(compose("gpt2"), tmp_path)
+    Path(source.path, "manifest.json").unlink()
+    file = Path(source.path, "config.json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    line = refusal(load_policy, locate_start_model(of_folder(source.path)))
+    assert line.startswith(f"model.path={source.path}: {said}")
 
 
 # Thinking.
@@ -172,6 +247,19 @@ def save_scorer(folder, architecture="qwen3", labels=1):
     model = AutoModelForSequenceClassification.from_pretrained(source.path, num_labels=labels)
     model.save_pretrained(folder / "model")
     load_tokenizer(source).save_pretrained(folder / "model")
+
+
+def test_a_new_head_is_told_and_a_reward_model_without_its_own_is_refused(tmp_path, capsys):
+    save_scorer(tmp_path)
+    source = resolve_model(compose("qwen3"), tmp_path)
+    load_scorer(source, seed=0)
+    head = "its head as a reward model is new, drawn by the seed: score.weight"
+    assert capsys.readouterr().out == f"{source.path}: a language model; {head}\n"
+    lose(tmp_path / "model", "score.weight")
+    line = refusal(load_reward_model, with_reward(tmp_path / "model"))
+    assert " tensors are in none of its files: score.weight;" in line
+    lose(source.path, "model.norm.weight")
+    assert " tensors are in none of its files: model.norm.weight;" in refusal(load_scorer, source, 0)
 
 
 def load_reward_model(cfg):

@@ -5,6 +5,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
+from rlhf_exp.models.generation import CACHE
 from rlhf_exp.models.patches import patch_position_ids
 from rlhf_exp.models.untrained import build_byte_tokenizer
 from tests.building import build_random
@@ -64,8 +65,8 @@ def test_with_a_cache_only_the_new_columns_get_positions():
     patch_position_ids(model)
     ids, mask = pad_left()
     whole = model(input_ids=ids, attention_mask=mask).logits[:, -3:]
-    cache = model(input_ids=ids[:, :-3], attention_mask=mask[:, :-3], use_cache=True).past_key_values
-    step = model(input_ids=ids[:, -3:], attention_mask=mask, past_key_values=cache, use_cache=True).logits
+    cache = model(input_ids=ids[:, :-3], attention_mask=mask[:, :-3], use_cache=True)[CACHE]
+    step = model(input_ids=ids[:, -3:], attention_mask=mask, use_cache=True, **{CACHE: cache}).logits
     assert torch.allclose(step[1:], whole[1:], atol=1e-4)  # row 0 is padding there but for its last token
     assert torch.allclose(step[0, -1], whole[0, -1], atol=1e-4)
 

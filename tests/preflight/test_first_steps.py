@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from rlhf_exp.callbacks.compute import ComputeMeter
-from rlhf_exp.errors import FailedCheck
+from rlhf_exp.errors import ConfigError, FailedCheck
+from rlhf_exp.forms import UNPAIR
 from rlhf_exp.preflight import FILE, first_steps
 from rlhf_exp.preflight.first_steps import FirstSteps, sum_tensors
 from rlhf_exp.runs.folder import RunFolder
@@ -71,8 +72,46 @@ def test_all_checks_pass_on_every_algorithm(tmp_path, algo, overrides):
     expected |= {"policy_is_reference": "skipped"} if algo in ("sft", "reward_model") else {}
     known = "skipped" if "generation=trl" in overrides else "passed"
     expected |= {"sampling_is_the_policy": known} if algo in ROLLOUTS_OF_8 else {}
+    expected |= {} if algo in ROLLOUTS_OF_8 else {"rows_teach": "passed"}
     found.pop("pairs_that_displace", None)  # of the rows
     assert found == expected, checks
+
+
+@pytest.mark.parametrize(
+    ("algo", "length", "alike", "figures"),
+    [
+        ("dpo", 12, 32, {"held": 32, "left_out": 0, "idle": 32}),
+        ("dpo", 12, 8, {"held": 32, "left_out": 0, "idle": 8}),
+        ("kto", 12, 32, {"held": 64, "left_out": 0, "idle": 64}),
+        ("kto", 12, 8, {"held": 64, "left_out": 0, "idle": 16}),
+        ("reward_model", "null", 8, {"held": 32, "left_out": 0, "idle": 8}),
+        ("reward_model", 12, 8, {"held": 24, "left_out": 8, "idle": 0}),
+        ("reward_model", 7, 8, None),
+        ("sft", 7, 0, None),
+        ("sft", 8, 4, {"held": 28, "left_out": 4, "idle": 0}),
+    ],
+)
+def test_rows_that_the_trainer_leaves_out_or_that_teach_nothing_are_counted(
+    tmp_path, monkeypatch, algo, length, alike, figures
+):
+    """Of 32 pairs `alike` are the same as far as the length goes, or in full, and longer than the others. Of sft so
+    many prompts fill the length."""
+    same = {"chosen": " 8 * 7 = 56 ; 7", "rejected": " 8 * 7 = 56 ; 3" if length != "null" else " 8 * 7 = 56 ; 7"}
+    pairs = [row | (same if i < alike else {"chosen": " 8", "rejected": " 3"}) for i, row in enumerate(PAIRS)]
+    rows = {"kto": UNPAIR.spread(pairs), "sft": [
+        row | {"prompt": row["prompt"] + " make" * (i < alike), "completion": " 8"} for i, row in enumerate(PROMPTS)
+    ]}.get(algo, pairs)  # fmt: skip
+    monkeypatch.setitem(ROWS, algo, rows)
+    if figures is None:
+        with pytest.raises(ConfigError, match=f"^algo.args.max_length={length}: leaves the trainer none of the "):
+            watch(tmp_path, algo, f"algo.args.max_length={length}")
+    elif figures["idle"] == figures["held"]:
+        with pytest.raises(ConfigError, match="^preflight, rows_teach: the trainer holds "):
+            watch(tmp_path, algo, f"algo.args.max_length={length}")
+    else:
+        check = watch(tmp_path, algo, f"algo.args.max_length={length}")[0]["rows_teach"]
+        assert check["status"] == "warned" and check["figures"] == figures
+        assert check["remedy"] == ("algo.args.max_length=null" if length != "null" else None)
 
 
 def test_a_model_with_dropout_is_not_compared(tmp_path, monkeypatch):

@@ -33,6 +33,9 @@ def forgetful(completion, row):
 def constant(completion, row):
     return right(completion, row) or completion.strip() == "1"
 
+def lucky(completion, row):
+    return right(completion, row) or completion.strip() == "1" and int(row["answer"]) % 3 == 0
+
 def free(completions, **columns):
     return [float("+" not in text) for text in completions]
 
@@ -108,6 +111,27 @@ def test_a_broken_grader_fails_the_check_of_it(experiment, checker, name):
     assert found[name].status == "failed" and check(offline, complete(experiment()))[name].status == "warned"
 
 
+def test_right_answers_that_encoding_and_decoding_change_fail(experiment):
+    mine = experiment()
+    mine.tokenizer.add_special_tokens({"additional_special_tokens": ["7"]})  # decoding leaves it out
+    found = check(mine, complete(experiment()))["oracle_max"]
+    assert found.status == "failed" and "tokenizer encodes and decodes them" in found.evidence
+    assert ", not '73'" in check(experiment("wrong_gold"))["oracle_max"].evidence
+
+
+def test_a_flat_reward_of_the_users_is_told_that_completions_are_messages(experiment):
+    code = "def flat(completions, **columns):\n    return [float(len(text)) for text in completions]\n"
+    experiment.file.write_text(FILE + code)
+    keys = [f"+reward.functions.flat={experiment.file}:flat", "+reward.weights.flat=1"]
+    mine = experiment("right", "reward=none", *keys)
+    chat = [{**row, "prompt": [{"role": "user", "content": row["prompt"]}]} for row in mine.task.eval]
+    told = "completions are lists of messages"
+    same = [replace(one, reward=1.0) for one in complete(mine)]
+    found = check(replace(mine, task=replace(mine.task, eval=chat)), same)["reward_reachability"]
+    assert found.status == "failed" and told in found.evidence
+    assert told not in check(mine, same)["reward_reachability"].evidence
+
+
 def test_a_text_with_another_grade_and_another_reward_is_one_text(experiment):
     found = check(experiment("forgetful"), complete(experiment()))["verifier_determinism"]
     texts = int(found.evidence.split(" texts")[0].split()[-1])
@@ -122,9 +146,27 @@ def test_a_constant_that_gets_full_marks_is_a_warning(experiment):
 
 
 def test_a_reward_that_a_text_without_work_earns_is_a_gap(experiment):
-    mine = experiment("right", f"+reward.functions.free={experiment.file}:free", "+reward.weights.free=0.5")
+    mine = experiment("right", f"+reward.functions.free={experiment.file}:free", "+reward.weights.free=2")
     found = check(mine)["gameability_gap"]
-    assert found.status == "warned" and found.figures["gap"]["low"] == 0.25
+    assert found.status == "warned" and found.figures["gap"]["low"] == 1.75
+
+
+def test_a_lucky_text_that_earns_far_less_than_right_answers_is_no_gap(experiment):
+    """ "1" is right on a third of the rows, and the start model knows none."""
+    mine = experiment("lucky")
+    found = check(mine, complete(mine, right=lambda row, place: False))["gameability_gap"]
+    assert found.status == "passed" and found.figures["gap"]["low"] > 0, found
+    assert "; right answers earn " in found.evidence
+
+
+@pytest.mark.parametrize(("others", "status"), [([], "passed"), (["free"], "warned")])
+def test_without_right_answers_a_gap_is_what_the_reward_says(experiment, others, status):
+    own = [f"+reward.functions.{name}={experiment.file}:{name}" for name in others]
+    own += [f"+reward.weights.{name}=1" for name in others]
+    mine = load("task=brevity", "task@task.of=countdown", "eval.rows=12", *own)
+    done = [Completion(i, 0, "sampled", [1], False, 0.0, None, None, "7 8 9", {}, {}, -1.0) for i in range(12)]
+    found = check(mine, done)["gameability_gap"]
+    assert found.status == status and found.evidence.endswith(": this is what the reward says, and training goes there")
 
 
 def test_a_reward_that_does_not_follow_right_answers_is_a_warning(experiment):
@@ -194,7 +236,13 @@ def test_no_figure_of_a_spread_is_below_0(experiment):
 
 def test_a_start_model_that_is_always_right_leaves_nothing_to_gain(experiment):
     mine = experiment()
-    assert "headroom" in sick(check(mine, complete(mine, right=lambda row, place: True)))
+    found = check(mine, complete(mine, right=lambda row, place: True))
+    assert {"headroom", "training_signal"} <= sick(found)
+    few = replace(mine, task=replace(mine.task, eval=mine.task.eval[:3]))  # whose interval says little
+    found = check(few, complete(few, right=lambda row, place: True, k=1))
+    assert {"headroom", "training_signal"} <= sick(found)
+    assert found["headroom"].evidence.startswith("the start model is right on all of 3 rows")
+    assert found["training_signal"].evidence.startswith("the start model is right on all 3 completions, so that ")
 
 
 def test_without_a_grader_or_a_measurement_checks_say_why_they_are_skipped():

@@ -1,18 +1,24 @@
 """The estimate against what is free, and the step of the longest rows."""
 
 import copy
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 
 import pytest
 import torch
 
-from rlhf_exp.preflight import memory
+from rlhf_exp import pipeline
+from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.preflight import describe_check, memory
 from rlhf_exp.preflight.memory import check_memory, try_longest_step
 from rlhf_exp.trainers import build_trainer
+from tests.building import QUIET, UNTRAINED
 from tests.preflight.test_first_steps import PROMPTS, make
 
 
-def test_what_does_not_fit_is_refused_with_what_each_change_would_need(tmp_path, monkeypatch):
+def test_what_does_not_fit_is_refused_with_the_smallest_change_that_fits(tmp_path, monkeypatch):
     experiment = make(tmp_path, "grpo", "eval.every=null")
     fits = check_memory(experiment)
     assert fits.status == "passed" and fits.remedy == []
@@ -21,13 +27,10 @@ def test_what_does_not_fit_is_refused_with_what_each_change_would_need(tmp_path,
         monkeypatch.setattr(memory, "find_memory", lambda cfg, free=free: (free, "the memory of a test"))
         check = check_memory(experiment)
         assert check.status == status
-    changes = check.figures["changes"]
-    assert check.remedy == sorted(changes, key=changes.get)
-    # Of one layer nothing is saved by computing it again.
-    assert set(changes) == {"algo.args.per_device_train_batch_size=4", "max_tokens=8", "peft=qlora"}
-    assert max(changes.values()) < peak
-    assert "of the memory of a test; " in check.evidence and "peft=qlora needs 0.0" in check.evidence
-    assert "peft=qlora" not in check_memory(make(tmp_path, "sft", "peft=qlora")).remedy
+    [remedy] = check.remedy
+    assert "of the memory of a test; with the remedy it needs " in check.evidence
+    assert check.figures["needed"] <= 0.5 * peak
+    assert describe_check(check, asdict(experiment.cfg))["remedy"] == remedy  # of several overrides
 
 
 def test_the_peak_is_that_of_the_longest_prompt(tmp_path):
@@ -70,5 +73,18 @@ def test_a_step_that_runs_out_of_memory_says_what_to_change(tmp_path, monkeypatc
     monkeypatch.setattr(trainer, "compute_loss", run_out)
     check = try_longest_step(trainer, experiment)
     assert check.status == "failed" and "a step of 8 of the longest rows does not fit" in check.evidence
-    assert "peft=qlora" in check.remedy and "algo.args.per_device_train_batch_size=4" in check.remedy
-    assert "max_tokens=8" not in check.remedy  # its rows are given
+    assert check.remedy == ["algo.args.per_device_train_batch_size=4 algo.args.gradient_accumulation_steps=2"]
+
+
+@pytest.mark.parametrize("algo", ["grpo", "reward_model", "none"])
+def test_a_run_that_does_not_fit_is_refused_before_anything_is_sampled_or_measured(tmp_path, monkeypatch, algo):
+    def refuse(*args):
+        raise AssertionError("something was sampled or measured")
+
+    for name in ("sample", "PolicyEvaluator", "ScorerEvaluator"):
+        monkeypatch.setattr(pipeline, name, refuse)
+    monkeypatch.setattr(memory, "find_memory", lambda cfg: (1000, "the memory of a test"))
+    cfg = compose_config([*UNTRAINED, *QUIET, f"algo={algo}", "eval.rows=8", f"output_dir={tmp_path / 'run'}"])
+    with pytest.raises(ConfigError, match="^preflight, memory: .* the least is .*; use a smaller model; preflight=off"):
+        pipeline.run(cfg, tmp_path / "run", build_args(cfg))
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "refused"

@@ -90,6 +90,23 @@ def test_answers_without_an_end_token_are_refused(tmp_path):
     assert moved.status == "warned" and moved.figures["moved"] == len(chat)
 
 
+@pytest.mark.parametrize(
+    ("text", "template", "found"),
+    [
+        ("{}", TEMPLATE + ASSISTANT, {"inside": 0, "ended": 0}),
+        ("{} <eos> 7", TEMPLATE + ASSISTANT, {"inside": 32, "ended": 0}),
+        ("{}", TEMPLATE + "{{ eos_token }}", {"inside": 0, "ended": 32}),
+    ],
+)
+def test_special_tokens_in_the_text_of_messages_and_at_the_end_of_prompts_are_a_warning(
+    tmp_path, text, template, found
+):
+    chat = [{"prompt": [{"role": "user", "content": text.format(row["prompt"])}]} for row in PROMPTS]
+    change = lambda tokenizer: setattr(tokenizer, "chat_template", template)  # noqa: E731
+    check_of = check(tmp_path, "grpo", rows=chat, change=change)["special_tokens"]
+    assert check_of.figures == found and check_of.status == ("warned" if any(found.values()) else "passed")
+
+
 def test_the_ches_score_is_that_of_the_paper_and_ranks_the_worst_pairs_first(tmp_path):
     experiment = build_experiment(tmp_path, *UNTRAINED, "device=cpu", "algo=dpo", rows=PAIRS)
     tokenizer = experiment.tokenizer

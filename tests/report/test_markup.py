@@ -4,9 +4,11 @@ import json
 import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib import import_module
 
 import pytest
 
+from rlhf_exp.commands import COMMANDS
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.describe.__main__ import describe
 from rlhf_exp.errors import UNPRINTABLE, printable, say
@@ -129,6 +131,24 @@ def test_no_code_for_a_terminal_gets_into_a_page_or_a_table(kind, tmp_path, caps
     for text in (*pages, shown.out, shown.err):
         assert "u001b" in text
         assert UNPRINTABLE.findall(text) == []
+
+
+def test_no_code_for_a_terminal_comes_from_a_name_a_status_or_a_title(tmp_path, monkeypatch, capsys):
+    name = CODES.replace("\ud800", "").replace("\r", "")
+    monkeypatch.chdir(tmp_path)
+    run_dir = shutil.copytree(GOLDEN / "grpo", tmp_path / name)
+    (tmp_path / "s.yaml").write_text(json.dumps({"title": name, "stages": {"a": {"options": ["algo=none"]}}}))
+    other = shutil.copytree(GOLDEN / "grpo", tmp_path / "other")
+    write_json(other / "run.json", json.loads((other / "run.json").read_text()) | {"status": name})
+    for command, *arguments in (
+        ("report", run_dir), ("report", other), ("report", run_dir, other, "--out", tmp_path / name / "x"),
+        ("runs", tmp_path), ("diagnose", tmp_path), ("study", "s.yaml", "--dry-run", "--out", run_dir),
+        ("study", name), ("calibrate", tmp_path), ("sample", f"task.path={name}"), ("describe", f"x={name}"),
+    ):  # fmt: skip
+        import_module(COMMANDS[command]).main([str(text) for text in arguments])
+        shown = capsys.readouterr()
+        assert UNPRINTABLE.findall(shown.out + shown.err) == [], command
+        assert "u001b" in shown.out + shown.err or command == "calibrate", command
 
 
 def test_a_printable_text_is_read_back_as_json():

@@ -51,10 +51,34 @@ def test_a_function_of_the_users_stands_beside_the_packages_rewards(write):
     assert score_completions([reward], ROWS, ["a", "bb"], [[1], [1, 2]]) == [{"short": -1.0}, {"short": -2.0}]
 
 
+@pytest.mark.parametrize(
+    "name", ["kl", "reward", "completions/mean_length", "rewards/short/mean", "outcome", "probe/kl"]
+)
+def test_what_it_logs_is_below_its_own_name_whatever_the_trainer_logs(write, name):
+    source = "def short(completions, log_metric=None, log_extra=None, **_):\n"
+    source += (
+        f"    log_metric({name!r}, 3.0)\n    log_extra({name!r}, completions)\n    return [0.0] * len(completions)\n"
+    )
+    logged, table = {}, {}
+    build(write(source))(**CALL, trainer_state=None, log_metric=logged.__setitem__, log_extra=table.__setitem__)
+    assert (logged, table) == ({f"logged/short/{name}": 3.0}, {f"logged/short/{name}": ["a", "bb"]})
+
+
 def test_it_gets_messages_for_chat_prompts_in_the_evaluation_too(write):
     reward = build(write("def short(completions, **_):\n    return [len(c[0]['content']) for c in completions]"))
     rows = [{**row, "prompt": [{"role": "user", "content": "p"}]} for row in ROWS]
     assert score_completions([reward], rows, ["a", "bb"], [[1], [1]]) == [{"short": 1.0}, {"short": 2.0}]
+
+
+@pytest.mark.parametrize("body", ["c.split()", "c + 'x'", "None if isinstance(c, list) else 1"])
+def test_a_function_that_fails_on_messages_is_told_that_completions_are_messages(write, body):
+    reward = build(write(f"def short(completions, **_):\n    return [{body} for c in completions]"))
+    rows = [{**row, "prompt": [{"role": "user", "content": "p"}]} for row in ROWS]
+    with pytest.raises((ConfigError, RewardError), match="completions are lists of messages"):
+        score_completions([reward], rows, ["a", "bb"], [[1], [1]])
+    with pytest.raises((ConfigError, RewardError)) as plain:
+        build(write("def short(completions, **_):\n    return [c.nope for c in completions]"))(**CALL)
+    assert "messages" not in str(plain.value)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ def judge_steps(completion, numbers):
         ("( 8 * 7 ) - 3 = 56 - 3 = 53", [WRONG, WRONG]),  # 56 is not the value of the left side
         ("8 * 7 = 56 -", [RIGHT]),  # cut off
         ("8 * 7 = 55", [WRONG]),
+        ("8 * 7 = 5.6e1", []),
+        ("1e8 * 7 = 56", []),
         ("8 * 8 = 64", [WRONG]),  # one 8
         ("( 8 + 7 ) / 3 = 5", [RIGHT]),
         ("3 - 8 = -5", [RIGHT]),

@@ -37,6 +37,20 @@ def flip(path, place=3):
     path.write_bytes(content)
 
 
+def harm(path, damage):
+    """What a crash, a full disk or a bad copy leaves of a file: it is truncated, removed, flipped or zeros."""
+    if damage == "removed":
+        path.unlink()
+        return
+    content = path.read_bytes()
+    changed = {
+        "truncated": content[:20],
+        "flipped": bytes([content[0] ^ 1]) + content[1:],
+        "zeros": bytes(len(content)),
+    }
+    path.write_bytes(changed[damage])
+
+
 @contextmanager
 def held(folder):
     """Another process holds the folder."""

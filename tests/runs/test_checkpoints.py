@@ -13,6 +13,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import clear_unfinished, find_checkpoint, rotate
 from rlhf_exp.runs.manifest import staged
 from rlhf_exp.runs.plan import check_run_folder
+from tests.runs.building import harm
 
 FILES = ("model.safetensors", "optimizer.pt", "critic/model.safetensors")
 
@@ -46,12 +47,7 @@ def test_the_newest_whole_checkpoint_is_found(tmp_path):
 @pytest.mark.parametrize("damage", ["truncated", "removed", "flipped", "zeros"])
 def test_a_damaged_file_steps_back_to_the_checkpoint_before(tmp_path, name, damage):
     before, last = save(tmp_path, 3), save(tmp_path, 6)
-    if damage == "removed":
-        (last / name).unlink()
-    else:
-        content = (last / name).read_bytes()
-        changed = {"truncated": content[:20], "flipped": bytes([content[0] ^ 1]) + content[1:]}
-        (last / name).write_bytes(changed.get(damage, bytes(len(content))))
+    harm(last / name, damage)
     found = find_checkpoint(tmp_path)
     assert found.path == before
     assert len(found.broken) == 1 and found.broken[0].startswith("checkpoint-6: ") and name in found.broken[0]

@@ -76,6 +76,25 @@ def test_a_better_policy_than_the_one_in_model_takes_its_place(begin, launch):
     assert not [path.name for path in folder.iterdir() if "best" in path.name or path.name.startswith(".removing")]
 
 
+@pytest.mark.parametrize(("step", "resumed"), [(5, 4), (1, 6)])
+def test_a_damaged_best_policy_is_left_out_and_looked_for_again(begin, launch, step, resumed):
+    """From the last checkpoint before it; if all are newer, from the last of all."""
+    folder = begin()
+    best = (folder / "model").rename(folder / f"best-{step}")
+    (best / "best.json").write_text(json.dumps({"step": step, "metric": "validation/accuracy", "value": 0.9}))
+    seal(best)
+    flip(best / "model.safetensors")
+    kill_in_evaluate(folder)
+    done = launch(f"resume={folder}")
+    assert done.returncode == 0, done.stderr
+    damage = f"best-{step}: model.safetensors is damaged: its hash is not that in manifest.json"
+    assert f"{damage}; left out, the best policy is looked for again from checkpoint-{resumed} on\n" in done.stdout
+    assert f"resuming after step {resumed}\n" in done.stdout
+    assert json.loads((folder / "model" / "best.json").read_text())["step"] == resumed
+    assert read_weights(folder / "model") == read_weights(folder / "checkpoints" / f"checkpoint-{resumed}")
+    assert not [*folder.glob("best-*")]
+
+
 def test_a_damaged_model_is_neither_trained_from_nor_chatted_with_and_resuming_saves_it_again(begin, launch, capsys):
     folder = begin("last")
     flip(folder / "model" / "model.safetensors")

@@ -53,3 +53,22 @@ def test_a_torn_record_is_as_good_as_none_and_said_so(tmp_path, capsys, text):
     folder = RunFolder.create(tmp_path, {"seed": 1})
     assert capsys.readouterr().err == f"rlhf_exp: {tmp_path}/run.json is torn; its seconds and counts begin anew\n"
     assert (folder.record["seconds"], folder.record["seed"]) == ({}, 1)
+
+
+def test_the_seconds_of_a_phase_are_over_all_starts_also_of_one_that_was_killed_in_it(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    first = RunFolder.create(tmp_path, {})
+    with first.phase("load"):
+        now[0] += 5
+    killed = first.phase("train")
+    killed.__enter__()
+    now[0] += 90
+    first.save()
+    now[0] += 2  # nothing is written of the end
+    second = RunFolder.create(tmp_path, {})
+    with second.phase("load"):
+        now[0] += 3
+    with second.phase("train"):
+        now[0] += 80
+    assert json.loads((tmp_path / "run.json").read_text())["seconds"] == {"load": 8, "train": 170}

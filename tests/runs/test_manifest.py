@@ -3,10 +3,10 @@ import shutil
 
 import pytest
 
-from rlhf_exp.runs.checkpoints import find_best
+from rlhf_exp.runs.checkpoints import BestPolicy, find_best
 from rlhf_exp.runs.inputs import hash_weights
 from rlhf_exp.runs.manifest import explain_broken, explain_damage, replace_folder, seal
-from tests.runs.building import flip
+from tests.runs.building import flip, harm
 
 WEIGHTS = "model.safetensors"
 
@@ -84,26 +84,43 @@ def test_a_folder_takes_the_place_of_a_full_one(model):
 
 def mark(folder, step, value):
     folder.mkdir(exist_ok=True)
+    (folder / WEIGHTS).write_bytes(b"weights" * (step + 1))
     (folder / "best.json").write_text(json.dumps({"step": step, "metric": "validation/accuracy", "value": value}))
+    seal(folder)
     return folder
 
 
 def test_the_best_policy_is_found_wherever_it_lies_and_of_equal_ones_the_first(tmp_path):
-    assert find_best(tmp_path) is None
+    assert find_best(tmp_path).best is None
     (tmp_path / "best-9").mkdir()
     mark(tmp_path / "best-8", 8, 0.3)
-    assert find_best(tmp_path).path == tmp_path / "best-8"
+    assert find_best(tmp_path).best.path == tmp_path / "best-8"
     mark(tmp_path / "model", 4, 0.3)
-    assert find_best(tmp_path).facts == {"step": 4, "metric": "validation/accuracy", "value": 0.3}
-    assert find_best(tmp_path).path == tmp_path / "model"
+    assert find_best(tmp_path).best.facts == {"step": 4, "metric": "validation/accuracy", "value": 0.3}
+    assert find_best(tmp_path).best.path == tmp_path / "model"
     mark(tmp_path / "best-10", 10, 0.31)
-    assert find_best(tmp_path).path == tmp_path / "best-10"
+    assert find_best(tmp_path).best.path == tmp_path / "best-10"
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, "best.json", "manifest.json"])
+@pytest.mark.parametrize("damage", ["truncated", "removed", "flipped", "zeros"])
+@pytest.mark.parametrize("place", ["best-8", "model"])
+def test_a_damaged_best_policy_is_left_out_and_the_next_best_found(tmp_path, place, name, damage):
+    before, last = mark(tmp_path / "best-4", 4, 0.3), mark(tmp_path / place, 8, 0.5)
+    (tmp_path / "run.json").write_text(json.dumps({"best": json.loads((last / "best.json").read_text())}))
+    harm(last / name, damage)
+    found = find_best(tmp_path)
+    if (place, name, damage) == ("model", "manifest.json", "removed"):  # as of a model from elsewhere
+        assert found == (BestPolicy(last, found.best.facts), [], None)
+        return
+    assert (found.best.path, found.lost) == (before, 8)
+    assert len(found.broken) == 1 and found.broken[0].startswith(f"{place}: ") and name in found.broken[0]
 
 
 @pytest.mark.parametrize("place", ["best-4", "model"])
 def test_the_best_policy_of_an_older_version_is_the_one_that_run_json_names(tmp_path, place):
     best = {"step": 4, "metric": "validation/accuracy", "value": 0.3}
     (tmp_path / "run.json").write_text(json.dumps({"status": "running", "best": best}))
-    assert find_best(tmp_path) is None
+    assert find_best(tmp_path).best is None
     (tmp_path / place).mkdir()
-    assert (find_best(tmp_path).path, find_best(tmp_path).facts) == (tmp_path / place, best)
+    assert (find_best(tmp_path).best.path, find_best(tmp_path).best.facts) == (tmp_path / place, best)

@@ -13,7 +13,7 @@ import pytest
 from rlhf_exp import pipeline
 from rlhf_exp.config import trl_args
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, NonFiniteLoss
 from rlhf_exp.runs.plan import check_run_folder
 
 
@@ -54,6 +54,19 @@ def test_whatever_ends_a_run_early_leaves_a_failed_record_and_status_1(end, erro
     first = str(error).partition("\n")[0]
     assert done.stderr == f"rlhf_exp: failed: {type(error).__name__}: {first} (traceback in there/error.log)\n"
     assert "in stages" in Path("there/error.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("phase", "typed"), [("baseline", "algo=none"), ("baseline", "algo=grpo"), ("train", "algo=grpo")]
+)
+def test_what_is_not_finite_before_training_is_the_models_and_no_lower_rate_is_advised(end, phase, typed):
+    def stages(cfg, folder):
+        with folder.phase(phase):
+            raise NonFiniteLoss("the policy's logits are not finite")
+
+    done = end(stages, "output_dir=there", "device=cpu", typed)
+    advised = "Nothing was trained yet: it is the weights of tiny, or model.dtype=float32\n" in done.stdout
+    assert (done.returncode, advised, "learning_rate" in done.stdout) == (1, phase != "train", phase == "train")
 
 
 def test_a_disk_that_stays_full_still_lets_the_error_be_read(end, monkeypatch):

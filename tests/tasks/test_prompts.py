@@ -3,12 +3,14 @@
 from types import SimpleNamespace
 
 import pytest
+from tokenizers.processors import TemplateProcessing
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_trace_tokenizer
 from rlhf_exp.tasks import Task, as_completion, wants_chat
 from rlhf_exp.tasks.prompts import check_budget, check_context, check_rows, check_vocabulary
+from rlhf_exp.tasks.tokens import render
 from tests.tasks.building import refuse
 
 PLAIN, CHAT = (SimpleNamespace(chat_template=template) for template in (None, "{{ messages }}"))
@@ -29,6 +31,58 @@ def test_what_the_model_cannot_read_or_write_is_refused():
     check_context(compose_config(["algo=reward_model"]), tokenizer, task)  # samples nothing
     with pytest.raises(ConfigError, match="^max_tokens=96: .* allowed is at most 1$"):
         check_context(compose_config(["algo=dpo"]), tokenizer, task)
+
+
+@pytest.mark.parametrize(
+    ("adds", "prompt", "why"),
+    [
+        ("<unk> $A", "8 7", None),  # a begin token, once
+        (
+            "<unk> $A",
+            "<unk> 8 7",
+            "its prompts begin with two begin tokens, as in <unk> <unk> 8 7; leave one out",
+        ),
+        ("$A <eos>", "8 7", "its prompts end with the end token, .*, as in 8 7 <eos>; let the tokenizer add none"),
+        ("$A", "8 7 <eos>", "its prompts end with the end token"),
+        ("$A <eos>", [{"role": "user", "content": "8 7"}], None),  # the template writes all special tokens
+        ("$A", [{"role": "user", "content": "<unk>"}], "its prompts begin with two begin tokens"),
+    ],
+)
+def test_prompts_with_special_tokens_that_no_model_has_learned_from_are_refused(adds, prompt, why):
+    tokenizer = build_trace_tokenizer()
+    tokenizer.bos_token, tokenizer.unk_token = "<unk>", None
+    tokenizer.chat_template = "<unk> {% for m in messages %}{{ m.content }} {% endfor %}"
+    special = [(text, tokenizer.convert_tokens_to_ids(text)) for text in ("<unk>", "<eos>")]
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=adds, special_tokens=special)
+    task = Task("file", [], [{"prompt": prompt}], None)
+    if why is None:
+        check_vocabulary(tokenizer, task)
+    else:
+        with pytest.raises(ConfigError, match=f"^task=file: {why}"):
+            check_vocabulary(tokenizer, task)
+
+
+@pytest.mark.parametrize("expression", ["range(1000000000)", "raise_exception('no')", "[1 // 0]", "messages.nope.nope"])
+def test_a_chat_template_that_fails_is_one_line(expression):
+    tokenizer = build_trace_tokenizer()
+    tokenizer.chat_template = f"{{% for i in {expression} %}}{{{{ i }}}}{{% endfor %}}"
+    line = refuse(render, tokenizer, [[{"role": "user", "content": "8 7"}]])
+    assert line.startswith("the model's chat template refuses messages of user (") and len(line) < 300
+
+
+def test_rows_with_a_token_that_the_model_has_no_embedding_for_are_refused():
+    tokenizer = build_trace_tokenizer()
+    size = len(tokenizer)
+    tokenizer.add_tokens("<image>")
+    for rows, is_refused in ((DEMONSTRATIONS, False), ([{**ROWS[0], "completion": "<image> 8"}], True)):
+        task = Task("countdown", rows, ROWS, None)
+        if is_refused:
+            line = refuse(check_vocabulary, tokenizer, task, size)
+            assert line.startswith(
+                f"task=countdown: its rows hold the tokenizer's token {size}, <image>, and the model"
+            )
+        else:
+            check_vocabulary(tokenizer, task, size)
 
 
 DEMONSTRATIONS = [{**row, "completion": "8 * 7 = 56"} for row in ROWS]

@@ -78,3 +78,20 @@ def test_messages_that_the_template_refuses_are_refused_in_one_line(tmp_path):
     path = write_rows(tmp_path / "own.jsonl", rows)
     line = refuse(load_file, path, "task.answer_column=answer", template=NO_SYSTEM)
     assert "template refuses messages of system, user (System role not supported); take" in line
+
+
+def test_rows_that_keep_a_system_message_of_their_own_are_counted_or_refused(tmp_path):
+    def load(own, prompt="You are B."):
+        system = [{"role": "system", "content": "You are A."}]
+        asks = [[{"role": "user", "content": f"{n}"}] for n in range(99)]
+        rows = [{"prompt": system * (n < own) + ask, "answer": "a"} for n, ask in enumerate(asks)]
+        path = write_rows(tmp_path / f"{own}.jsonl", rows)
+        return load_file(path, "task.answer_column=answer", f"task.system_prompt='{prompt}'", template=CHAT_TEMPLATE)
+
+    task = load(9)
+    kept = sum(row["prompt"][0]["content"] == "You are A." for row in [*task.train, *task.eval])
+    note = f"task.system_prompt=You are B.: {kept} of {len(task.train) + len(task.eval)} rows keep"
+    assert kept and any(line.startswith(note) for line in task.notes)
+    assert "task.system_prompt=You are B.: has no effect, all" in refuse(load, 99)
+    assert not any("task.system_prompt" in line for prompt, own in (("You are A.", 99), ("You are B.", 0))
+                   for line in load(own, prompt).notes)  # fmt: skip

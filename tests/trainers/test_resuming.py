@@ -97,6 +97,10 @@ CASES = {
     "sft, order by length": (
         ["algo=sft", *GIVEN, "algo.args.train_sampling_strategy=group_by_length"], [1, 2, 3, 4, 5, 6, 7], 5
     ),
+    "sft, by tokens": (["algo=sft", *GIVEN, "algo.args.max_steps=50", "train_tokens=150"], [1, 2, 3, 4, 5], 3),
+    "ppo, by tokens": (
+        [*PPO, "algo.args.max_steps=50", "algo.critic_warmup_steps=9", "train_tokens=260"], [4, 8, 10], 4
+    ),
     "dpo": (["algo=dpo", *GIVEN], [1, 2, 3, 4, 5, 6, 7], 5),
     "dpo, a reference that follows": (
         ["algo=dpo", *GIVEN, "+algo.args.sync_ref_model=true", "+algo.args.ref_model_sync_steps=3",

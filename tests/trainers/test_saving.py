@@ -1,7 +1,9 @@
 """Every trainer saves whole checkpoints, and a signal asks for one."""
 
+import errno
 import json
 import signal
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from transformers import TrainerCallback
 from transformers.trainer_pt_utils import safe_globals
 
 from rlhf_exp.callbacks.compute import ComputeMeter
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import find_checkpoint
 from rlhf_exp.runs.stopping import StopSignals
 from rlhf_exp.train import SaveAndStop
@@ -21,6 +24,13 @@ SMALL = [
 PPO = ["algo=ppo", "algo.args.steps_per_generation=1", "algo.args.num_iterations=1"]
 ROWS = [{"id": str(i), "prompt": f"use {i} 7 3 make 53 .", "completion": " 8", "chosen": " 8", "rejected": " 7"}
         for i in range(1, 17)]  # fmt: skip
+
+
+class Touch:
+    """A pickle that makes a file when it is read by code that trusts it."""
+
+    def __reduce__(self):
+        return Path.touch, (Path("touched"),)
 
 
 def make(folder, *overrides):
@@ -72,6 +82,39 @@ def test_saving_that_breaks_off_keeps_the_checkpoint_before(tmp_path, monkeypatc
         trainer.train()
     assert names(tmp_path) == ["checkpoint-1"]
     assert find_checkpoint(tmp_path).path.name == "checkpoint-1"
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_disk_that_is_full_when_torch_writes_is_named(tmp_path, monkeypatch, full):
+    def refuse(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def write_optimizer(*args):
+        if full:
+            monkeypatch.setattr("pathlib.Path.write_bytes", refuse)
+        raise RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0")
+
+    trainer = make(tmp_path, "algo=sft")
+    monkeypatch.setattr(trainer, "_save_optimizer_and_scheduler", write_optimizer)
+    place = f"{tmp_path}/checkpoints/checkpoint-1"
+    expected = (OSError, f"No space left on device: '{place}'") if full else (RuntimeError, "inline_container")
+    with pytest.raises(expected[0], match=expected[1]):
+        trainer.train()
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
+@pytest.mark.parametrize("content", [Touch(), None])
+def test_a_checkpoint_that_holds_code_or_nonsense_is_refused_in_a_line_that_does_not_advise_to_run_it(
+    tmp_path, monkeypatch, name, content
+):
+    make(tmp_path, "algo=sft").train()
+    last = tmp_path / "checkpoints" / "checkpoint-2"
+    torch.save(content, last / name) if content else (last / name).write_bytes(b"\x80\x04nonsense")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=f"^{last}: .*{name}.* holds more than numbers, such as code, or is damaged"):
+        make(tmp_path, "algo=sft", "algo.args.max_steps=3").train(resume_from_checkpoint=str(last))
+    assert not Path("touched").exists()
 
 
 class PutOff(TrainerCallback):

@@ -30,6 +30,10 @@ def test_the_index_and_the_reports_of_a_folder_are_served_on_this_machine_alone(
     assert (found.status, found.text) == (200, "<p>as it was written</p>")
     assert found.headers["Content-Type"] == "text/html; charset=utf-8"
     assert "connect-src 'self'" in found.headers["Content-Security-Policy"]
+    for path, policies in (("", 1), (RUN, 2)):  # of several all hold
+        with urlopen(f"{ask.address}{path}") as answer:
+            found_policies = answer.headers.get_all("Content-Security-Policy")
+        assert ("sandbox allow-scripts" in found_policies, len(found_policies)) == (path == RUN, policies)
     assert ask(RUN, "HEAD").text == "" and ask(RUN, "HEAD").headers["Content-Length"] == "24"
 
 

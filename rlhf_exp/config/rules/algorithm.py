@@ -19,6 +19,9 @@ NOT_WITH_PPO = (
 )
 """Arguments of GRPOConfig that PPO does not read."""
 
+WITH_DIVERGENCE = {"sigmoid", "sigmoid_norm", "hinge", "ipo", "exo_pair", "robust", "discopop", "sft"}
+"""Losses of DPO that TRL has for other divergences than the reverse KL."""
+
 NEUTRAL: tuple[tuple, ...] = ("min_p", None, 0), ("repetition_penalty", None, 1), ("generation_kwargs", None, {})
 """Other sampling arguments, with the two values that leave the distribution to temperature, top_p and top_k alone."""
 
@@ -59,8 +62,14 @@ def check_algorithm(cfg: Config) -> Iterator[str]:
         yield conflict(cfg, "algo.args.beta", "the loss is scaled by it, so that nothing would be learned; must be > 0")
 
 
-def find_other_losses(cfg: Config, overrides: Sequence[str]) -> list[Problem]:
-    """A typed loss of another algorithm that has one loss without a name: it leaves `loss_type` out."""
+def find_other_losses(cfg: Config, overrides: Sequence[str], chosen: str | None) -> list[Problem]:
+    """A typed loss of another algorithm that has one loss without a name: it leaves `loss_type` out. And a loss that is
+    set beside the `chosen` option of the group, which sets more than the loss: of one name, runs would differ. A run
+    that began so resumes."""
+    loss, has_options = cfg.algo.args.get("loss_type"), cfg.algo.row.losses and cfg.algo.row.loss is None
+    if has_options and cfg.resume is None and chosen is not None and loss != chosen and loss in cfg.algo.row.losses:
+        why = f"changes the loss alone, and keeps the other settings of loss_type={chosen}; use loss_type={loss}"
+        return [Problem("algo.args.loss_type", "conflict", loss, why)]
     typed = [text.partition("=")[2] for text in overrides if text.startswith("loss_type=")]
     unnamed = [name for name, row in ALGORITHMS.items() if not row.losses and name != cfg.algo.name]
     return [explain_loss(loss, cfg.algo.name) for loss in typed if loss in unnamed]
@@ -139,6 +148,30 @@ def check_sft(cfg: Config) -> Iterator[Problem]:
     if cfg.algo.name == "sft" and args.get("padding_free") and not args.get("packing") and args.get("max_length"):
         why = "cuts no row; use algo.args.max_length=null or +algo.args.packing=true"
         yield conflict(cfg, "algo.args.padding_free", why)
+
+
+def check_late(cfg: Config) -> Iterator[Problem]:
+    """Whether TRL's trainers take the arguments together, which they say only once the model is loaded."""
+    args, loss = cfg.algo.args, cfg.algo.args.get("loss_type")
+    losses = {*(loss if isinstance(loss, list) else [loss])}
+    follows = args.get("sync_ref_model")
+    cases = (
+        ("sync_ref_model", follows and cfg.peft.lora is not None, f"not with peft={cfg.peft.name}, whose reference is"
+         " the base model; leave it out, or use peft=none"),
+        ("sync_ref_model", follows and args.get("precompute_ref_log_probs"), "not with a reference that is scored once;"
+         " add algo.args.precompute_ref_log_probs=false"),
+        ("sync_ref_model", follows and cfg.algo.row.online and args.get("beta") == 0, "needs a reference, which is not"
+         " there with algo.args.beta=0; leave it out"),
+        ("f_divergence_type", args.get("f_divergence_type", "reverse_kl") != "reverse_kl" and losses - WITH_DIVERGENCE,
+         f"only with losses of {', '.join(sorted(WITH_DIVERGENCE))}"),
+        ("label_smoothing", "exo_pair" in losses and not args.get("label_smoothing"), "must be > 0 with the loss"
+         " exo_pair; its paper has +algo.args.label_smoothing=0.001"),
+        ("use_weighting", args.get("use_weighting") and losses & {"aot", "aot_unpaired"}, "not with the losses aot and"
+         " aot_unpaired, which sort the pairs; leave it out"),
+    )  # fmt: skip
+    for name, is_wrong, why in cases:
+        if is_wrong:
+            yield conflict(cfg, f"algo.args.{name}", why)
 
 
 def check_ppo(cfg: Config) -> Iterator[Problem]:

@@ -22,6 +22,10 @@ INIT = {"architecture": ("gpt2", "qwen2", "qwen3"), "tokenizer": ("words", "byte
 BY_SIZE = ("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
 """Arguments whose defaults depend on the model's size."""
 
+_PROJECT = re.compile(r"(?=.*\S)[^/\\#?%:]{1,128}")
+COLUMNS = ("step", "prompt", "completion", "advantage")
+"""Of the table that TRL writes with log_completions, beside a column for each reward."""
+
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}", re.ASCII)
 
 
@@ -70,6 +74,9 @@ def check_reward(cfg: Config) -> Iterator[str]:
         key = f"reward.functions.{name}"
         if name in REWARDS:
             yield Problem(key, "conflict", where, f"{name} is a reward of the package; take another name")
+        elif name in COLUMNS:
+            why = f"{name} is a column of TRL's table of completions, which it would overwrite; take another name"
+            yield Problem(key, "conflict", where, why)
         elif name not in rewards:
             yield Problem(key, "conflict", where, f"has no weight; add +reward.weights.{name}=1.0")
         else:
@@ -114,9 +121,13 @@ def is_folder_name(name: object) -> bool:
 
 
 def check_labels(cfg: Config) -> Iterator[Problem]:
-    """Whether the run's name can begin a folder's name."""
+    """Whether the run's name can begin a folder's name, and W&B takes the project's."""
     if cfg.run.name is not None and not is_folder_name(cfg.run.name):
         yield conflict(cfg, "run.name", "letters, digits, and . _ + - after the first one, at most 100", "type")
+    if "wandb" in cfg.logging.report_to and not _PROJECT.fullmatch(cfg.logging.wandb_project):
+        yield conflict(
+            cfg, "logging.wandb_project", r"not blank, at most 128 letters, none of them / \ # ? % :", "type"
+        )
 
 
 def check_hub(cfg: Config) -> list[Problem]:

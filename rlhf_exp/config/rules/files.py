@@ -62,7 +62,7 @@ def find_missing_models(cfg: Config) -> Iterator[Problem]:
         folder = Path(path).expanduser()
         whole = folder / "model" if (folder / "model").is_dir() else folder
         missing = "no such folder; must be the folder of a run of algo=reward_model"
-        if why := explain_pickle(whole) if folder.is_dir() else missing:
+        if why := (explain_odd_file(whole) or explain_pickle(whole)) if folder.is_dir() else missing:
             yield conflict(cfg, "reward.path", why, "missing")
 
 
@@ -71,7 +71,14 @@ def _explain_model(path: str) -> str | None:
     if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
         what = "has no config.json" if folder.is_dir() else "no such folder"
         return f"{what}; must be a model's folder or a hub id like org/name"
-    return explain_pickle(folder)
+    return explain_odd_file(folder) or explain_pickle(folder)
+
+
+def explain_odd_file(folder: Path) -> str | None:
+    """Why a model's folder is not read if something in it is neither a file nor a folder: reading a pipe would wait."""
+    odd = sorted(one.name for one in folder.iterdir() if not (one.is_file() or one.is_dir()))
+    odd += [one.name for one in folder.glob("*.safetensors") if one.is_dir()]
+    return f"{odd[0]} is not a regular file" if odd else None
 
 
 def explain_pickle(folder: Path) -> str | None:

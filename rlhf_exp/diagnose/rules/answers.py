@@ -18,18 +18,19 @@ def less_right(run: Signals, course: Course) -> Course:
 
 @rule("warning", "outcome/correct", "outcome/partial", of=is_online)
 def format_farming(run: Signals) -> Finding:
-    """The correct share falls while that of wrong answers in the right format rises: the smaller of both, in standard
-    errors of a row."""
+    """The correct share falls while that of wrong answers in the right format rises: the log of one more than the
+    smaller of both, in standard errors of a row."""
     both = combine(min, run.rise(CORRECT, angle, sign=-1), run.rise("outcome/partial", angle))
-    course = [(step, soften(score * run.errors_per_angle[step])) for step, score in both if step is not None]
+    errors = run.errors_per_angle
+    course = [(step, math.log1p(soften(score * errors[step]))) for step, score in both if step is not None]
     cause = "an early wrong answer earns the partial reward more surely than a search earns the full one"
     return Finding(course, "", cause, run.hold_policy(), run.show(lambda row: row.get("outcome") == "partial"))
 
 
 @rule("warning", "outcome/correct", "outcome/failed", of=is_online)
 def failed_rising(run: Signals) -> Finding:
-    """The rise of the share without an answer, less a rise of the correct share."""
-    course = less_right(run, run.rise("outcome/failed", angle))
+    """The rise of the share without an answer, as far as it is sure, less a rise of the correct share."""
+    course = less_right(run, run.sure("outcome/failed", angle))
     cause = "the policy forgets how to answer: steps that are too large, or a budget that is too small"
     rows = run.show(lambda row: row.get("outcome") == "failed")
     return Finding(course, "", cause, [run.lower_rate(4), *run.hold_policy()], rows)
@@ -81,14 +82,15 @@ def _correlate(run: Signals, which: str) -> float | None:
 
 @rule("warning", CLIPPED, of=writes)
 def truncation(run: Signals) -> Finding:
-    """The rise of the share that is cut off, less a rise of the correct share: harmless where accuracy rises as much,
-    and where the start was cut as often."""
+    """The rise of the share that is cut off, as far as it is sure, less a rise of the correct share: harmless where
+    accuracy rises as much, and where the start was cut as often."""
     budget = run.config.get("max_tokens", 0)
     larger = min(2 * budget, run.room or 2 * budget)
     cause = "the budget is too small for what the policy writes; a completion that is cut off cannot answer"
     rows = run.show(lambda row: bool(row.get("truncated")))
-    remedy = [f"max_tokens={larger}"] if larger > budget else []
-    return Finding(less_right(run, run.rise(CLIPPED, angle)), "", cause, remedy, rows)
+    rise = run.sure(CLIPPED, angle)
+    remedy = [f"max_tokens={larger}"] if larger > budget and rise[-1][1] > 0 else []
+    return Finding(less_right(run, rise), "", cause, remedy, rows)
 
 
 @rule("warning", CLIPPED, "evaluation/baseline/truncation_rate", of=is_online)

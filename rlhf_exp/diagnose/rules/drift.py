@@ -1,7 +1,7 @@
 """The policy's distribution: KL to the start model, entropy, and the distribution that completions are drawn from."""
 
 import math
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 from typing import Any
 
 from rlhf_exp.diagnose.rule import Finding, has_critic, has_price, is_online, rule, writes
@@ -10,6 +10,7 @@ from rlhf_exp.diagnose.signals import LEAST_ROWS, Course, Signals, angle, last_q
 K1 = "kl_k1|ppo/kl"
 DIFFERENCE = "sampling/sampling_logp_difference/mean"
 NO_SIGNAL = 0.9  # share of groups without it
+LEAST_ERROR, CUT_ERROR = 2e-3, 0.1  # nats per token
 SEEN = 0.01  # nats per token: more than the rounding of half precision
 
 
@@ -27,10 +28,12 @@ def _find_cut(run: Signals, cuts: dict[str, Any]) -> tuple[str, list[str]] | Non
     return cause, [run.set_arg(name, cuts[name] or 0)]
 
 
-def _per_token(run: Signals, names: str) -> list[tuple[int, float]]:
-    """KL in nats per token; PPO logs it per completion."""
-    lengths = dict(run.series("completions/mean_length")) if names == "ppo/kl" else {}
-    return [(step, kl / max(lengths.get(step, 1.0), 1.0)) for step, kl in run.series(names)]
+def _per_token(run: Signals, names: str = "") -> list[tuple[int, float]]:
+    """KL of own samples to the reference in nats per token, of the series that the run's trainer logs it in; of `names`
+    for another estimate of it."""
+    name, unit = run.algorithm.logged_kl or ("", "")
+    lengths = dict(run.series("completions/mean_length")) if unit == "completion" and not names else {}
+    return [(step, kl / max(lengths.get(step, 1.0), 1.0)) for step, kl in run.series(names or name)]
 
 
 def _root(value: float) -> float:
@@ -39,15 +42,16 @@ def _root(value: float) -> float:
 
 
 @rule("warning", "probe/kl|kl|ppo/kl", of=has_price)
-def kl_drift(run: Signals) -> Finding:
+def kl_drift(run: Signals) -> Finding | None:
     """Root of the recent KL to the start model per token, on the probe and on the policy's own samples; less that of
     the first step, which is no drift. No single rollout moves it, which has as many rows as passes."""
     courses, sampled = [], 2 * int(run.arg("num_iterations", 1)) + 1
-    for name, least in (("probe/kl", 3), ("kl", sampled), ("ppo/kl", sampled)):
-        series = _per_token(run, name)
+    for series, least in ((run.series("probe/kl"), 3), (_per_token(run), sampled)):
         start = _root(max(series[0][1], 0.0)) if series and series[0][0] == 1 else 0.0
         courses.append([(step, _root(kl) - start) for step, kl in recent(series, least=least)])
     course = worst(*courses)
+    if not course:
+        return None
     evidence = f"KL to the start model reaches {max(score for _, score in course) ** 2:.2f} nats per token"
     cause = f"{run.price_text} holds the policy too loosely for this learning rate and number of steps"
     return Finding(course, evidence, cause, run.hold_policy())
@@ -56,7 +60,7 @@ def kl_drift(run: Signals) -> Finding:
 @rule("warning", "kl|ppo/kl", of=has_price)
 def wrong_reference(run: Signals) -> Finding | None:
     """Root of the KL per token at the first step, before which policy and reference are the same model."""
-    step, kl = (_per_token(run, "kl") or _per_token(run, "ppo/kl"))[0]
+    step, kl = next(iter(_per_token(run)), (0, 0.0))
     evidence = f"KL to the reference is {kl:.3g} nats per token before the first update"
     cause = "the reference is another model than the one that training started from"
     return Finding([(step, _root(abs(kl)))], evidence, cause, []) if step == 1 else None
@@ -92,13 +96,21 @@ def kl_coefficient_runs_away(run: Signals) -> Finding:
 
 
 @rule("warning", K1, of=is_online)
-def negative_kl(run: Signals) -> Finding:
-    """Minus the root of the recent KL that k1 estimates from the sampled tokens. Its expectation is never negative if
-    the tokens are drawn from the distribution whose log-probabilities are compared."""
-    sampled = _per_token(run, "kl_k1") or _per_token(run, "ppo/kl")
-    course, first = [(step, -_root(kl)) for step, kl in recent(sampled)], sampled[0][1]
+def negative_kl(run: Signals) -> Finding | None:
+    """How surely the KL that k1 estimates from the sampled tokens was below 0 in the later half of the rows so far: log
+    of one more than the standard errors of its mean, which count as at least LEAST_ERROR. Its expectation is never
+    negative if the tokens are drawn from the distribution whose log-probabilities are compared; under top-p and its
+    like it may be a little (`sampled_kl_is_cut`), and an error counts as at least CUT_ERROR."""
+    if not (sampled := _per_token(run, "kl_k1") or _per_token(run)):
+        return None
+    course, first = list[tuple[int | None, float]](), sampled[0][1]
+    cut = _find_cut(run, CUTS | {"temperature": 1.0})
+    for i in range(2 * LEAST_ROWS, len(sampled) + 1):
+        late = [kl for _, kl in sampled[i // 2 : i]]
+        error = max(stdev(late) / math.sqrt(len(late)), CUT_ERROR if cut else LEAST_ERROR)
+        course.append((sampled[i - 1][0], math.log1p(max(-fmean(late) / error, 0.0))))
     apart = run.series(DIFFERENCE)
-    if cut := _find_cut(run, CUTS | {"temperature": 1.0}):
+    if cut:
         return Finding(course, "", *cut)
     if abs(first) > SEEN:
         cause = f"it is {first:.3g} at the first step already: the reference is another model than the start"
@@ -113,7 +125,7 @@ def negative_kl(run: Signals) -> Finding:
 def sampled_kl_is_cut(run: Signals) -> Finding | None:
     """The recent sampled KL is below 0 by over two standard errors, and its tokens are drawn from a part of the policy:
     its expectation is then at least the mean of log(kept by the policy / kept by the reference), not 0. No harm."""
-    late = [kl for _, kl in last_quarter(_per_token(run, "kl_k1") or _per_token(run, "ppo/kl"))]
+    late = [kl for _, kl in last_quarter(_per_token(run, "kl_k1") or _per_token(run))]
     cut = _find_cut(run, CUTS)
     if cut is None or len(late) < LEAST_ROWS or fmean(late) + 2 * stdev(late) / math.sqrt(len(late)) >= 0:
         return None
@@ -183,8 +195,9 @@ def policy_stands_still(run: Signals) -> Finding | None:
 
 @rule("warning", "ppo/clip_fraction|clip_ratio/region_mean", of=is_online)
 def clip_fraction(run: Signals) -> Finding:
-    """The share of tokens whose ratio is clipped, of recent rows."""
-    names = "ppo/clip_fraction|clip_ratio/region_mean"
-    course = [(step, angle(value)) for step, value in recent(run.series(names))]
+    """The share of tokens whose ratio is clipped, of the last half of the rows so far: no single rollout makes it."""
+    series = run.series("ppo/clip_fraction|clip_ratio/region_mean")
+    course = [(series[i][0], angle(median(share for _, share in series[i // 2 : i + 1])))
+              for i in range(2 * LEAST_ROWS, len(series))]  # fmt: skip
     cause = "the policy moves too far within one rollout: too high a rate, too many passes, too narrow a clip range"
     return Finding(course, "", cause, [run.lower_rate(2), run.set_arg("num_iterations", 1)])

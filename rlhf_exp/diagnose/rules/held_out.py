@@ -4,25 +4,28 @@ import math
 from typing import Any
 
 from rlhf_exp.algorithms import PAIRS
-from rlhf_exp.diagnose.rule import Finding, has_pairs, is_online, rule, scores_answers, writes
+from rlhf_exp.diagnose.rule import Finding, has_pairs, is_online, learns_from_pairs, rule, scores_answers, writes
 from rlhf_exp.diagnose.rules.reward import find_hopeless
-from rlhf_exp.diagnose.signals import Course, Signals, angle, last_quarter, log, mean, soften
+from rlhf_exp.diagnose.signals import Course, Signals, angle, last_quarter, log, mean, recent, soften
+
+ROUNDING = 1e-4
+"""A gradient norm, of weights whose usual one is above 0.1."""
 
 
 @rule("warning", "loss")
 def overfitting(run: Signals) -> Finding | None:
     """Log of the held-out loss after training over the training loss of the last quarter, which is the same quantity;
-    0 unless the held-out loss rose measurably."""
+    0 if the held-out loss fell measurably."""
     before, after = (run.measured(f"{side}/loss") for side in ("baseline", "trained"))
     row, quarter = run.algorithm, last_quarter(run.series("loss"))
     comparable = row.find_other_loss(run.config["algo"]["args"]) is None if row.held_out_loss else row.scores
     if not comparable or before is None or after is None:
         return None
-    rose = (run.measured("paired/loss") or {"low": after["low"] - before["value"]})["low"] > 0
+    fell = (run.measured("paired/loss") or {"high": after["high"] - before["value"]})["high"] < 0
     rows = "pairs" if row.learns_from == PAIRS else "rows"
     return Finding(
-        [(None, max(log(after["value"]) - log(mean(quarter)), 0.0) if rose else 0.0)],
-        f"held-out loss rose from {before['value']:.3f} to {after['value']:.3f}, 95% interval {after['low']:.3f} to "
+        [(None, 0.0 if fell else max(log(after["value"]) - log(mean(quarter)), 0.0))],
+        f"held-out loss went from {before['value']:.3f} to {after['value']:.3f}, 95% interval {after['low']:.3f} to "
         f"{after['high']:.3f}, where the training loss ends at {mean(quarter):.3f}",
         f"the model remembers its training {rows}: too many passes over too few of them, or too large a learning rate",
         run.scale_length(0.5),
@@ -54,14 +57,15 @@ def no_measurable_gain(run: Signals) -> Finding | None:
     if hopeless := find_hopeless(run):
         return Finding([(None, 0.0)], evidence, *hopeless)
     cause = f"too few steps, or a change too small for {rows} {things} to show"
-    remedies = [*(run.scale_length(2) if run.planned_steps else []), *_sample_more(run, rows)]
+    remedies = [*(run.scale_length(2) if run.whole_steps else []), *_sample_more(run, rows)]
     return Finding([(None, 0.0)], evidence, cause, remedies)
 
 
 @rule("warning", "outcome/correct", "evaluation/paired/difference", of=is_online)
 def train_above_held_out(run: Signals) -> Finding:
-    """How much more the correct share rose on the training rows than on held-out ones."""
-    gap = run.rise("outcome/correct", angle)[-1][1] - run.changed("accuracy")
+    """How much larger the recent correct share is on the training rows than on held-out ones; where they are sampled
+    alike."""
+    gap = angle(recent(run.series("outcome/correct"))[-1][1]) - angle(run.read("trained/accuracy"))
     evidence = f"{run.tell('outcome/correct')}; {_read_change(run)[1]}"
     cause = "the policy remembers its training rows: more of them, or fewer passes"
     return Finding([(None, gap)], evidence, cause, run.scale_length(0.5))
@@ -102,6 +106,18 @@ def chosen_falls(run: Signals) -> Finding:
     cause = "chosen and rejected answers are alike, and the loss lowers both: their probability goes to other texts"
     remedy = [run.lower_rate(4), run.set_arg("beta", 2 * run.arg("beta", 0.1))]
     return Finding(run.rise("logps/chosen", lambda value: log(-value)), "", cause, remedy)
+
+
+@rule("error", "rewards/margins|margin", "grad_norm", of=learns_from_pairs)
+def pairs_teach_nothing(run: Signals) -> Finding | None:
+    """In each logged row the two answers of every pair scored the same, and the gradient was nothing but rounding: they
+    are the same tokens. An exact fact."""
+    rows = run.series("rewards/margins|margin")
+    if any(margin for _, margin in rows) or max(norm for _, norm in run.series("grad_norm")) > ROUNDING:
+        return None
+    evidence = f"the margin between the two answers and the gradient are 0 in all of {len(rows)} logged rows"
+    cause = "the two answers of each pair are the same tokens, as where both are cut at the same place"
+    return Finding([(rows[0][0], math.inf), (run.last_step, math.inf)], evidence, cause, ["algo.args.max_length=null"])
 
 
 @rule("warning", "evaluation/trained/accuracy", of=scores_answers)

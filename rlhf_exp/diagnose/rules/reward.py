@@ -5,10 +5,23 @@ from statistics import correlation
 
 from rlhf_exp.algorithms import DEMONSTRATIONS
 from rlhf_exp.diagnose.rule import Finding, is_online, rule
-from rlhf_exp.diagnose.signals import START_ROWS, Signals, angle, combine, last_quarter, log, mean, recent, worst
+from rlhf_exp.diagnose.rules.answers import less_right
+from rlhf_exp.diagnose.signals import (
+    START_ROWS,
+    Course,
+    Signals,
+    angle,
+    combine,
+    last_quarter,
+    log,
+    mean,
+    recent,
+    worst,
+)  # fmt: skip
 from rlhf_exp.tasks.schema import find_keys
 
 NONE = 1e-6  # a spread of rewards
+RARE = 0.1  # a correct share
 RARELY, MOSTLY, NEARLY_ALL = 0.01, 0.5, 0.9  # of completions: shares that tell one cause from another
 MANY_ROWS = 10  # three rows of the few groups of a small batch say little
 Why = tuple[str, list[str]]
@@ -58,8 +71,9 @@ def _explain_silence(run: Signals) -> Why:
 
 @rule("warning", "frac_reward_zero_std|reward_std", of=is_online)
 def no_reward_variance(run: Signals) -> Finding | None:
-    """Minus the log of the recent share of groups whose rewards differ; the others have advantage 0 and teach nothing.
-    Without groups it is whether the rewards of a step differ at all."""
+    """Minus the log of the recent share of groups whose rewards differ, over that which the correct share and the size
+    of the groups let expect, less a rise of the correct share, with which more groups are all right; the others have
+    advantage 0 and teach nothing. Without groups it is whether the rewards of a step differ at all."""
     if run.is_control:
         return None
     of_groups = run.series("frac_reward_zero_std")
@@ -68,8 +82,18 @@ def no_reward_variance(run: Signals) -> Finding | None:
     which = "{:.0%} of the groups had equal rewards" if of_groups else "in {:.0%} of the steps all rewards were equal"
     evidence = which.format(mean(quarter))
     evidence += f", with {mean(correct):.0%} of the completions correct" if correct else ""
-    course = [(step, -log(1.01 - share)) for step, share in recent(silent, least=MANY_ROWS)]
-    return Finding(course, evidence, *_explain_silence(run))
+    chance = dict(_expect_silence(run)) if of_groups else {}
+    course = [(step, log(1.01 - chance.get(step, 0.0)) - log(1.01 - share))
+              for step, share in recent(silent, least=MANY_ROWS)]  # fmt: skip
+    return Finding(less_right(run, course), evidence, *_explain_silence(run))
+
+
+def _expect_silence(run: Signals) -> Course:
+    """The share of groups whose completions are all right or all wrong by chance, at each step (arXiv:2606.18487): many
+    if groups are small. A correct share below RARE is no chance, but the fault itself."""
+    group = run.arg("num_generations", 8)
+    return [(step, (1 - max(share, RARE)) ** group + share**group)
+            for step, share in recent(run.series("outcome/correct"), least=MANY_ROWS)]  # fmt: skip
 
 
 @rule("warning", "reward", of=is_online)
@@ -87,8 +111,8 @@ def reward_flat(run: Signals) -> Finding | None:
 
 @rule("warning", "reward", of=is_online)
 def reward_fell(run: Signals) -> Finding:
-    """The fall of the reward from the start, in standard deviations at the start."""
-    course = [(step, score / run.spread) for step, score in run.rise("reward", sign=-1)]
+    """The fall of the reward from the start, in halves of its standard deviation at the start, as far as it is sure."""
+    course = run.sure("reward", lambda value: 2 * value / run.spread, sign=-1)
     cause = "steps are too large, or another term (KL, entropy, values) outweighs the reward"
     return Finding(course, "", cause, [run.lower_rate(4), *run.hold_policy()])
 
@@ -108,16 +132,19 @@ def control_arm(run: Signals) -> Finding | None:
 
 @rule("warning", "reward", "evaluation/paired/win_rate", of=is_online)
 def reward_without_gain(run: Signals) -> Finding:
-    """The rise of the training reward in standard deviations, less the smaller of the held-out gains in accuracy and in
-    wins; at most the rise itself."""
-    rise = run.rise("reward")[-1][1] / run.spread
-    gains = [2 * run.read("paired/win_rate") - 1]
+    """Log of one and the larger of two scores: the rise of the training reward less that of the held-out reward, both
+    in standard deviations; and twice the rise, but at most half the standard errors by which held-out rows were lost or
+    accuracy fell."""
+    rise, spread = run.rise("reward")[-1][1] / run.spread, run.evaluation["baseline"].get("reward", {}).get("std")
+    held_out = run.read("paired/reward/mean") / spread if spread and run.measured("paired/reward/mean") else rise
+    falls = [run.errors_above("paired/win_rate", 0.5)]
     if run.measured("paired/difference"):
-        gains.append(run.changed("accuracy"))
+        falls.append(run.errors_above("paired/difference"))
     evidence = f"{run.tell('reward')}; held-out rows are won in {run.read('paired/win_rate'):.0%}"
     cause = "the policy learned what the reward pays on the training rows, not what it stands for"
     wrong = run.show(lambda row: row.get("outcome") not in ("correct", None))
-    return Finding([(None, min(rise, rise - min(gains)))], evidence, cause, run.hold_policy(), wrong)
+    score = max(min(rise, rise - held_out), min(2 * rise, -min(falls) / 2))
+    return Finding([(None, math.log1p(max(score, 0.0)))], evidence, cause, run.hold_policy(), wrong)
 
 
 @rule("warning", "outcome/correct", of=is_online)

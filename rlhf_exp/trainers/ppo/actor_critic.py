@@ -50,7 +50,7 @@ class ActorCritic(TrimmedPasses):
         return critic
 
     def _is_warming_up(self) -> bool:
-        return self.state.global_step < self.args.critic_warmup_steps
+        return self.place_in_schedule() < self.args.critic_warmup_steps
 
     # Passes
 

@@ -89,7 +89,8 @@ def test_pairs_of_different_histories_are_dropped_and_counted(make):
     task = make(rows, *PAIRS)
     assert task.facts["dropped"]["with different histories"] == 1
     assert any("1 with different histories" in note for note in task.notes)
-    with pytest.raises(ConfigError, match="has 0 rows in its train split"):
+    why = rf"0 rows in its train split \({N} rows read; dropped: {N} with different histories \(the messages before"
+    with pytest.raises(ConfigError, match=why):
         make([row | {"rejected": ask("x", say("B"))} for row in rows], *PAIRS)
 
 

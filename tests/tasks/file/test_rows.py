@@ -36,6 +36,12 @@ def test_every_kind_of_file_gives_the_same_rows(path, tmp_path, suffix):
     assert task.grade("so 3", {"answer": "3"}).outcome == "correct"
 
 
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz"])
+def test_a_field_of_any_length_is_read(tmp_path, suffix):
+    rows = [row | {"trace": "x " * 100_000 if n == 3 else "y"} for n, row in enumerate(ROWS)]
+    assert len(load_file(write_rows(tmp_path / f"long.{suffix}", rows), TEMPLATE, ANSWER).train) > 40
+
+
 def test_splits_by_column_by_file_and_by_hash_are_disjoint(path, tmp_path):
     by_column = load_file(path, TEMPLATE, "task.split_column=split", "reward=brevity")
     assert {row["split"] for row in by_column.eval} == {"test"} and len(by_column.eval) == 12

@@ -1,6 +1,7 @@
 import pytest
 
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.synthetic import generate_pairs
 from tests.tasks.building import CHAT_TEMPLATE, build_tokenizer, write_rows
@@ -93,6 +94,20 @@ def test_nothing_longer_than_the_limit_is_left(load):
     # Who samples nothing needs no room for a completion.
     scored = load("reward_model", *short, "eval.rows=40").pairs
     assert any(len(row["prompt"]) > 80 for row in scored) and any(len(row["prompt"]) > 80 for row in task.train)
+
+
+@pytest.mark.parametrize(
+    ("typed", "way"),
+    [
+        (["reward_model", "task.max_length=15"], "raise task.max_length"),
+        (["dpo", "task.max_length=null"], "take a model with a longer context, or lower max_tokens"),
+        (["sft", "task.max_length=15"], "raise task.max_length, or lower max_tokens"),
+    ],
+)
+def test_rows_that_are_all_too_long_are_refused_with_what_makes_them_fit(load, typed, way):
+    with pytest.raises(ConfigError) as refused:
+        load(*typed, "max_tokens=8", tokenizer=build_tokenizer(context=20))
+    assert refused.value.problems[-1].endswith(f": {way}")
 
 
 @pytest.mark.parametrize(("max_length", "context", "limit"), [("null", 300, 300), (250, 300, 250), (400, 300, 300)])
