@@ -129,8 +129,8 @@ def _read(run: Signals, override: str) -> Change:
         value, before = float(text), float(_get(run.config, key) or 0)
     except (TypeError, ValueError):
         return Change(override, key, 0)
-    if key == "algo.args.max_steps" and before <= 0:
-        before = run.last_step
+    untold = {"algo.args.max_steps": run.last_step, "algo.args.learning_rate": run.learning_rate}
+    before = before if before > 0 else untold.get(key, before)
     return Change(override, key, (value > before) - (value < before))
 
 
