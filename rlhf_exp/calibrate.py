@@ -15,7 +15,7 @@ from rlhf_exp.commands import parse_flags, run_command
 from rlhf_exp.diagnose import count_parameters, score_run
 from rlhf_exp.diagnose.calibration import LEAST_RUNS, Calibration, save_calibration
 from rlhf_exp.errors import ConfigError, tell
-from rlhf_exp.runs.load import find_runs, load_run
+from rlhf_exp.runs.load import Run, find_runs, load_run, read_each
 from rlhf_exp.runs.lock import find_latest
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp calibrate", description=__doc__.splitlines()[2], allow_abbrev=False)
@@ -34,10 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
 def _work(arguments: list[str]) -> None:
     args = parse_flags(PARSER, arguments)
     folders = dict.fromkeys(folder for path in args.dirs for folder in find_runs(find_latest(path)))
-    runs = [run for run in map(load_run, folders) if run.status == "finished" and run.trains]
+    read = [run for run in read_each(folders, _read) if run is not None]
+    runs, found = [run for run, _ in read], [scores for _, scores in read]
     if len(runs) < LEAST:
         raise ConfigError([f"{len(runs)} of {len(folders)} runs are finished trainings; needs at least {LEAST}"])
-    found = [score_run(run.metrics, run.evaluation, run.config, run.samples) for run in runs]
     if infinite := [run.path for run, of_run in zip(runs, found, strict=True) if float("inf") in of_run.values()]:
         raise ConfigError([f"{path}: is not healthy, a figure in it is not finite; leave it out" for path in infinite])
     scores = {rule: [of_run[rule] for of_run in found] for rule in found[0]}
@@ -47,6 +47,13 @@ def _work(arguments: list[str]) -> None:
     save_calibration(calibration, args.out)
     tell(f"written: {args.out}, {len(runs)} runs; a healthy run is accused with a probability of at most")
     tell(f"1 in {calibration.odds}; use it with diagnose --calibration {args.out}")
+
+
+def _read(path: Path) -> tuple[Run, dict[str, float | None]] | None:
+    """A finished training with its scores; None of another run."""
+    run = load_run(path)
+    is_one = run.status == "finished" and run.trains
+    return (run, score_run(run.metrics, run.evaluation, run.config, run.samples)) if is_one else None
 
 
 if __name__ == "__main__":

@@ -140,6 +140,6 @@ def _load(path: Path) -> dict[str, Any]:
     """The mapping in a file of JSON, or of YAML; empty if it is none."""
     try:
         value = (yaml.safe_load if path.suffix == ".yaml" else json.loads)(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return {}
     return value if isinstance(value, dict) else {}

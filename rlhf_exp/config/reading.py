@@ -34,7 +34,9 @@ from rlhf_exp.errors import explain_secret, is_secret
 
 _NAMED = re.compile(r"[{,]\s*['\"]?([\w.-]+)['\"]?\s*:")  # the names inside {name: value}
 _EMPTY = re.compile(r"([\w.]+)=\{\s*\}")
+_BRACKETS = re.compile(r"[\[{(]")
 _OPTION = re.compile(r"\+*(algo|task|task\.of|model|peft|device)\.name=(.*)")
+MOST_BRACKETS = 200
 
 
 class CheckedFiles(FileConfigSource):
@@ -87,6 +89,8 @@ def describe_yaml(error: Exception, file: Path) -> str:
 
 def check_overrides(overrides: Sequence[str]) -> list[str]:
     """One line per problem. Hydra writes the typed overrides into a sweep's folder, including any secret."""
+    if deep := [text for text in overrides if len(_BRACKETS.findall(text)) > MOST_BRACKETS]:  # read by recursion
+        return [f"{text[:40]}...: has more than {MOST_BRACKETS} brackets; write it into a file" for text in deep]
     problems: list[str] = [explain_secret(key) for text in overrides for key in _list_keys(text) if is_secret(key)]
     for text in overrides:
         if found := _EMPTY.fullmatch(text):

@@ -15,7 +15,7 @@ from rlhf_exp.diagnose.foreign import guess_algo, read_trl, read_wandb
 from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.runs.folder import write_json
 from rlhf_exp.runs.forecast import list_outputs
-from rlhf_exp.runs.load import find_runs, load_run, refusing_damage
+from rlhf_exp.runs.load import find_runs, load_run, read_each
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp diagnose", description=__doc__.splitlines()[2], allow_abbrev=False)
 PARSER.add_argument("dirs", nargs="*", type=Path, metavar="DIR", help="a run, or a folder of runs")
@@ -39,7 +39,8 @@ def _work(arguments: list[str]) -> None:
         raise ConfigError(["nothing to diagnose; name a run's folder, --trl FILE or --wandb FILE"])
     own = load_calibration(args.calibration) if args.calibration else None
     outputs = list_outputs() if args.dirs else []
-    found = {path: _diagnose_folder(path, own, outputs) for folder in args.dirs for path in find_runs(folder)}
+    folders = [path for folder in args.dirs for path in find_runs(folder)]
+    found = dict(read_each(folders, lambda path: (path, _diagnose_folder(path, own, outputs)))) if folders else {}
     if args.write:
         for path, report in found.items():
             write_json(path / "diagnosis.json", report)
@@ -53,8 +54,9 @@ def _diagnose_folder(path: Path, own: Calibration | None, outputs: list[dict[str
     run = load_run(path)
     if not run.metrics and not run.evaluation or "algo" not in run.config:
         raise ConfigError([f"{path}: nothing to diagnose in it: no metrics.jsonl, no evaluation.json or no config"])
-    with refusing_damage(path):
-        return diagnose_run(run, own, outputs)
+    if run.trains and not run.metrics and (steps := run.info.get("steps")):
+        raise ConfigError([f"{path}: metrics.jsonl holds no row of its {steps} steps, from which its health is read"])
+    return diagnose_run(run, own, outputs)
 
 
 def _diagnose_log(path: Path, metrics: list[dict[str, Any]], own: Calibration | None) -> dict[str, Any]:

@@ -178,7 +178,7 @@ def check_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]]) 
 
 def report_study(folder: Path) -> None:
     """Write the report on all runs below `folder` and print its figures, unless there are fewer than two."""
-    from rlhf_exp.report import NotARun, find_runs, study_table, write_report
+    from rlhf_exp.report import find_runs, study_table, write_report
 
     if len(list(folder.glob("*/run.json"))) < 2:
         return
@@ -186,7 +186,7 @@ def report_study(folder: Path) -> None:
         runs = find_runs(folder)
         page = write_report(runs, folder)
         tell(f"\n{study_table(runs)}\nreport  {page}")
-    except NotARun as error:
+    except ConfigError as error:
         say(f"no report was written: {error}")
 
 

@@ -13,9 +13,9 @@ from rlhf_exp.errors import printable
 from rlhf_exp.report.compare import describe_runs, tabulate_study
 from rlhf_exp.report.groups import UnknownSetting
 from rlhf_exp.report.page import Block, Text, Widget, to_text, write_page
-from rlhf_exp.report.single import describe_run
+from rlhf_exp.report.single import describe_run, load_runs
 from rlhf_exp.report.summary import terminal_table
-from rlhf_exp.runs.load import NotARun, Run, find_runs, load_run, refusing_damage
+from rlhf_exp.runs.load import NotARun, Run, find_runs, refusing_damage
 
 __all__ = ["NotARun", "UnknownSetting", "find_runs", "render_report", "study_table", "terminal_table", "write_report"]
 
@@ -26,7 +26,7 @@ def study_table(run_dirs: list[Path]) -> str:
     Raises:
         NotARun: as `write_report`.
     """
-    runs = [load_run(path) for path in run_dirs]
+    runs = load_runs(run_dirs)
     with refusing_damage(", ".join(map(str, run_dirs))):
         return printable(to_text(tabulate_study(runs)))
 
@@ -71,12 +71,6 @@ def render_report(run_dirs: list[Path]) -> str:
 
 def _describe(run_dirs: list[Path], against: str | None = None) -> tuple[list[Run], list[Block]]:
     """The runs, and the blocks of the report on them."""
-    runs = [load_run(path) for path in run_dirs]
-    try:
-        with refusing_damage(", ".join(map(str, run_dirs))):
-            return runs, describe_runs(runs, against) if len(runs) > 1 else describe_run(runs[0])
-    except NotARun:
-        for run in runs:  # each alone, which finds a damaged one by its name
-            with refusing_damage(run.path):
-                describe_run(run)
-        raise
+    runs = load_runs(run_dirs)
+    with refusing_damage(", ".join(map(str, run_dirs))):
+        return runs, describe_runs(runs, against) if len(runs) > 1 else describe_run(runs[0])

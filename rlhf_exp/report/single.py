@@ -3,6 +3,9 @@
 describe_run(load_run(run_dir))  ->  [Heading(...), Text(...), ...]
 """
 
+from collections.abc import Iterable
+from pathlib import Path
+
 from rlhf_exp.report.baselines import describe_baselines
 from rlhf_exp.report.columns import MEMORY, Column, at, fill, join_notes, list_columns
 from rlhf_exp.report.curves import HEADING, plot_run, show_curves
@@ -14,7 +17,7 @@ from rlhf_exp.report.summary import RANKING_FIGURES, best_sentence, describe_sta
 from rlhf_exp.report.words import explain_change
 from rlhf_exp.runs.disk import measure_disk
 from rlhf_exp.runs.figures import duration, megabytes, number, percent
-from rlhf_exp.runs.load import Run
+from rlhf_exp.runs.load import Run, load_run, read_each
 from rlhf_exp.runs.settings import flatten
 
 COSTS = (
@@ -65,6 +68,20 @@ def describe_run(run: Run) -> list[Block]:
     blocks += [Heading("Time and memory", folded=True), Table(["", ""], costs)]
     blocks += [footnote(join_notes(parts))] if parts else []
     return blocks + [Heading("How to reproduce this run"), *_describe_origin(run)]
+
+
+def load_runs(run_dirs: Iterable[Path]) -> list[Run]:
+    """Those of the runs that can be described, which finds a damaged file; the others are left out with a line.
+
+    Raises:
+        ConfigError: there is none.
+    """
+
+    def load(path: Path) -> Run:
+        describe_run(run := load_run(path))
+        return run
+
+    return read_each(run_dirs, load)
 
 
 def describe_preferences(run: Run) -> list[Block]:

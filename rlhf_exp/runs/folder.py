@@ -7,8 +7,10 @@ folder.finish("finished")
 """
 
 import copy
+import errno
 import json
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_exp import processes
-from rlhf_exp.errors import say, tell
+from rlhf_exp.errors import ConfigError, say, tell
 from rlhf_exp.runs.environment import list_versions, peak_memory_mb, read_command, read_commit, reset_peak_memory
 
 STAGES = {
@@ -37,6 +39,28 @@ STAGES = {
 COUNTED = {"steps": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": {},
            "peak_memory_mb": 0.0, "phase_memory_mb": {}, "best": None}  # fmt: skip
 """What a new run counts from; a resumed run counts on from its record."""
+
+
+MOST_BYTES = {".yaml": 1_000_000, ".json": 100_000_000}
+MOST_ROWS = 4_000_000_000
+"""A file of a run is not read if it has more bytes, those of other endings than MOST_ROWS: a run writes far less."""
+
+
+def read_text(path: Path, errors: str = "strict") -> str | None:
+    """The text of a file in a folder that may be another's; None if there is none.
+
+    Raises:
+        OSError: it cannot be read, is a folder or a pipe, or is larger than MOST_BYTES.
+    """
+    try:
+        facts = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not stat.S_ISREG(facts.st_mode):
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
+    if facts.st_size > (most := MOST_BYTES.get(path.suffix, MOST_ROWS)):
+        raise OSError(errno.EFBIG, f"it has {facts.st_size:,} bytes; must have at most {most:,}", str(path))
+    return path.read_text(encoding="utf-8", errors=errors)
 
 
 def write_text(path: Path, text: str, any_rank: bool = False) -> None:
@@ -73,8 +97,15 @@ def append_jsonl(path: Path, row: dict[str, Any]) -> None:
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
     """The objects of a file of JSON lines; [] if there is none. Lines that a crash or a full disk cut off are left out;
-    how many is printed once."""
-    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    how many is printed once.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    try:
+        text = read_text(path, errors="replace") or ""
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot be read ({error.strerror})"]) from error
     # Not splitlines(): it also splits at marks that a completion may hold inside a JSON string, such as U+2028. A power
     # failure can leave zeros.
     lines = [line for line in text.split("\n") if line.strip("\0 \r")]
@@ -108,9 +139,9 @@ say_once = cache(say)  # a report reads the same file several times
 def read_record(folder: Path) -> dict[str, Any]:
     """run.json; {} if there is none, and {"status": "broken"} if it is damaged."""
     try:
-        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
+        if (text := read_text(folder / "run.json")) is None:
+            return {}
+        record = json.loads(text)
     except (OSError, ValueError, RecursionError):
         record = None
     return {"status": "broken"} | (record if isinstance(record, dict) else {})

@@ -82,7 +82,7 @@ def filter_runs(runs: list[dict[str, Any]], condition: str) -> list[dict[str, An
 def find_varied(runs: list[dict[str, Any]]) -> list[dict[str, str]]:
     """Of each run what was typed, of the MOST keys that most runs' users typed, and not all with one value; without the
     keys of run.json."""
-    typed = [read_typed(_read_saved(run, "overrides", list)) for run in runs]
+    typed = [read_typed(map(str, _read_saved(run, "overrides", list))) for run in runs]
     keys = Counter(key for found in typed for key in found if key not in KEYS)
     varied = [key for key, _ in keys.most_common() if len({found.get(key) for found in typed}) > 1]
     return [{key: found.get(key, "") for key in varied[:MOST]} for found in typed]
@@ -176,8 +176,9 @@ def _read_saved(run: dict[str, Any], name: str, form: type[dict] | type[list]) -
 def _find_interval(evaluation: dict, section: str, name: str) -> Figure:
     part = evaluation.get(section)
     found = part.get(name) if isinstance(part, dict) else None
-    is_interval = isinstance(found, dict) and {"value", "low", "high"} == set(found)
-    return found if is_interval else None
+    if not isinstance(found, dict) or {"value", "low", "high"} != set(found):
+        return None
+    return found if all(isinstance(value, float | int | None) for value in found.values()) else None
 
 
 def _holds(found: Any, sign: str, wanted: str) -> bool:
@@ -196,5 +197,5 @@ def _as_number(value: Any) -> float:
     """NaN if it is none."""
     try:
         return nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return nan

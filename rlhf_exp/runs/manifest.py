@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rlhf_exp.runs.folder import read_text
 from rlhf_exp.runs.inputs import MANIFEST, WEIGHTS, hash_path
 
 STAGING, REMOVING = ".saving", ".removing-"
@@ -84,14 +85,14 @@ def explain_broken(folder: Path, by_size: bool = False, of_model: bool = False) 
             elsewhere or from an older version.
     """
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if (text := read_text(folder / MANIFEST)) is None:
+            return None if of_model else f"has no {MANIFEST}; it was cut off, or is of an older version"
+        manifest = json.loads(text)
         if of_model and "sha256" not in manifest:
             return None
         sizes = {name: int(size) for name, size in manifest["files"].items()}
         hashes = dict(manifest.get("sha256", {}))
-    except FileNotFoundError:
-        return None if of_model else f"has no {MANIFEST}; it was cut off, or is of an older version"
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return f"{MANIFEST} cannot be read"
     for name in [name for name in sizes if not of_model or ("/" not in name and WEIGHTS.search(name))]:
         file = folder / name

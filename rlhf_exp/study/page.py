@@ -13,9 +13,9 @@ from rlhf_exp.report.curves import HEADING
 from rlhf_exp.report.groups import Groups, gather
 from rlhf_exp.report.page import NOTES, Block, Figures, Heading, Table, Text, footnote, write_page
 from rlhf_exp.report.plots import PALETTE, Line, Panel, Plot, choose_style, read_bounds
-from rlhf_exp.report.single import describe_preferences, describe_run
+from rlhf_exp.report.single import describe_preferences, describe_run, load_runs
 from rlhf_exp.runs.figures import duration, number, percent
-from rlhf_exp.runs.load import Run, load_run, refusing_damage
+from rlhf_exp.runs.load import Run, refusing_damage
 from rlhf_exp.stats import LEVELS, SHARES, crossed_interval, exact
 from rlhf_exp.study.stages import Stage, Study
 
@@ -34,7 +34,7 @@ def write_study(study: Study) -> Path:
     labels = {job.folder: job.arm for job in jobs if (job.folder / "run.json").is_file()}
     if not labels:
         raise ConfigError([f"{study.out}: no run of this study is in it yet"])
-    runs = [load_run(folder) for folder in labels]
+    runs = load_runs(labels)
     with refusing_damage(study.out):
         planned = Counter(job.arm for job in jobs)
         finished = gather([run for run in runs if run.status == "finished"], labels)

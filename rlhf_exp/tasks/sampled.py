@@ -24,7 +24,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import PAIR, PAIRS, Form
-from rlhf_exp.runs.load import read_config, read_json, refusing_damage
+from rlhf_exp.runs.load import read_config, read_file, read_json, refusing_damage
 from rlhf_exp.tasks.loading import Task
 from rlhf_exp.tasks.splits import split_of
 from rlhf_exp.tasks.texts import Row, as_completion
@@ -108,8 +108,7 @@ def describe_counts(counts: dict[str, int]) -> str:
 def _read_samples(cfg: Config, task: Task, folder: Path, where: str) -> list[Sample]:
     """The completions in the folder, after checking that this task may learn from them."""
     config, baseline = read_config(folder)["task"], read_json(folder / "evaluation.json")["baseline"]
-    lines = (folder / "samples.jsonl").read_text(encoding="utf-8").rstrip("\n").split("\n")  # U+2028 ends no line
-    samples = [json.loads(line) for line in lines]
+    samples = read_file(folder / "samples.jsonl", _parse_lines, list)
     for key in ("name", *ALIKE):
         found, wanted = config.get(key), getattr(cfg.task, key, None)
         if key in config and found != wanted:
@@ -122,6 +121,10 @@ def _read_samples(cfg: Config, task: Task, folder: Path, where: str) -> list[Sam
         chat = "chat messages" if found else "plain text"
         raise ConfigError([f"{where}: its prompts are {chat}, and those of this run are not; see task.prompt"])
     return samples
+
+
+def _parse_lines(text: str) -> list[Sample]:
+    return [json.loads(line) for line in text.rstrip("\n").split("\n")]  # U+2028 ends no line
 
 
 def _list_rows(prompts: Prompts, form: Form, most: int, split: str | None) -> list[Row]:

@@ -1,15 +1,22 @@
 """A damaged file of a run is one line of `report`, `runs` and `resume=`, never a traceback."""
 
 import json
+import os
+import shutil
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from rlhf_exp.calibrate import main as calibrate
+from rlhf_exp.commands import COMMANDS
+from rlhf_exp.diagnose.__main__ import main as diagnose
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.report.__main__ import main as report
 from rlhf_exp.runs.__main__ import main as list_runs
 from rlhf_exp.runs.folder import write_json
 from rlhf_exp.runs.settings import recall
+from tests.report.test_golden import GOLDEN
 
 DAMAGED = {"cut off": '{"status": "fin', "zeros": "\0" * 99, "a list": "[1, 2]\n", "nested": "[" * 100_000,
            "another object": '{"status": "finished"}\n'}  # fmt: skip
@@ -32,6 +39,60 @@ def test_a_damaged_file_is_one_line(text, run_dir, tmp_path, capsys):
         is_one_line(report, [str(run_dir)], capsys)
         is_one_line(list_runs, [str(tmp_path)], capsys)
         (run_dir / name).write_text(whole)
+
+
+FIGURES = {"value": [1], "low": [1], "high": [1]}
+OF_ONE = {  # what is put in a file's place; None for a folder, ... for a pipe, or a change of the values in it
+    "a folder": (("run.json", "evaluation.json", "samples.jsonl", "metrics.jsonl", ".hydra/config.yaml"), None),
+    "a pipe": (("run.json", "evaluation.json", "samples.jsonl", "metrics.jsonl", ".hydra/overrides.yaml"), ...),
+    "brackets": ((".hydra/config.yaml", ".hydra/overrides.yaml", "run.json", "data.json"), "[" * 30_000),
+    "brackets in a row": ((".hydra/config.yaml",), "- " * 30_000),
+    "aliases": ((".hydra/config.yaml",), "a: &a [1, 1]\nb: &b [*a, *a]\nc: [*b, *b]\n"),
+    "too large": ((".hydra/config.yaml",), "#" * 1_000_001),
+    "numbers": ((".hydra/overrides.yaml",), "[1, 2]"),
+    "lists": (("evaluation.json",), {"trained": {"accuracy": FIGURES}, "paired": {"difference": FIGURES}}),
+    "a word for a step": (("metrics.jsonl", "validation.jsonl"), '{"step": "x", "loss": 1}\n'),
+    "a word for a figure": (("metrics.jsonl",), '{"step": 1, "loss": "x"}\n'),
+    "a word for a row": (("validation.jsonl",), '{"step": 1, "id": ["a", "b"], "accuracy": [1, "x"]}\n'),
+    "too few rows": (("validation.jsonl",), '{"step": 1, "id": ["a", "b"], "accuracy": [1]}\n'),
+}
+
+
+def damage(path, content):
+    if isinstance(content, dict):
+        content = json.dumps(json.loads(path.read_text()) | content)
+    path.unlink(missing_ok=True)
+    if content is None:
+        path.mkdir()
+    elif content is ...:
+        os.mkfifo(path)
+    else:
+        path.write_text(content)
+
+
+@pytest.mark.parametrize(("name", "content"), [(x, text) for names, text in OF_ONE.values() for x in names])
+def test_a_damaged_run_is_a_line_and_hides_no_other(name, content, tmp_path, capsys):
+    runs = [shutil.copytree(GOLDEN / "grpo", tmp_path / "runs" / x) for x in ("bad", "good")]
+    damage(runs[0] / name, content)
+    above = [str(tmp_path / "runs")]
+    for command in ("report", "diagnose"):
+        is_one_line(import_module(COMMANDS[command]).main, [str(runs[0])], capsys)
+    assert list_runs(above) == 0
+    listed = capsys.readouterr().out
+    assert all(str(run) in listed for run in runs)
+    for command, *flags in (("report", "--out", str(tmp_path / "report")), ("diagnose",)):
+        assert import_module(COMMANDS[command]).main([*above, *flags]) == 0
+        shown = capsys.readouterr()
+        assert len(shown.err.splitlines()) <= 1 and (command == "report" or f"{runs[1]}: ok, 26 rules" in shown.out)
+    assert calibrate(above) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_finished_run_without_metrics_is_not_healthy(run_dir, capsys):
+    (run_dir / "metrics.jsonl").unlink()
+    assert diagnose([str(run_dir)]) == 2
+    said = f"{run_dir}: metrics.jsonl holds no row of its 6 steps, from which its health is read\n"
+    assert capsys.readouterr().err == f"rlhf_exp diagnose: {said}"
 
 
 @pytest.mark.parametrize("value", ["abc", [1], {"z": 1}, None])
