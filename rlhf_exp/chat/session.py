@@ -105,7 +105,10 @@ class Session:
         except (HydraException, OmegaConfBaseException, RecursionError) as error:
             reason = str(error).splitlines()[0]
             raise ConfigError([f"{self.run.path}: its config cannot be composed any more ({reason})"]) from None
-        return replace(load_task(parse(cfg, overrides), self.tokenizer), train=[])
+        config = parse(cfg, overrides)
+        if named := config.list_functions():  # the folder may be another's
+            raise ConfigError([f"{self.run.path}: chat runs no files of code, and its rows need {', '.join(named)}"])
+        return replace(load_task(config, self.tokenizer), train=[])
 
 
 def _adapt(config: dict) -> Any:

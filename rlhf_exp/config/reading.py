@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
@@ -34,9 +35,8 @@ from rlhf_exp.errors import explain_secret, is_secret
 
 _NAMED = re.compile(r"[{,]\s*['\"]?([\w.-]+)['\"]?\s*:")  # the names inside {name: value}
 _EMPTY = re.compile(r"([\w.]+)=\{\s*\}")
-_BRACKETS = re.compile(r"[\[{(]")
 _OPTION = re.compile(r"\+*(algo|task|task\.of|model|peft|device)\.name=(.*)")
-MOST_BRACKETS = 200
+MOST_DEPTH = 50
 
 
 class CheckedFiles(FileConfigSource):
@@ -89,8 +89,8 @@ def describe_yaml(error: Exception, file: Path) -> str:
 
 def check_overrides(overrides: Sequence[str]) -> list[str]:
     """One line per problem. Hydra writes the typed overrides into a sweep's folder, including any secret."""
-    if deep := [text for text in overrides if len(_BRACKETS.findall(text)) > MOST_BRACKETS]:  # read by recursion
-        return [f"{text[:40]}...: has more than {MOST_BRACKETS} brackets; write it into a file" for text in deep]
+    if deep := [text for text in overrides if _measure_depth(text) > MOST_DEPTH]:  # Hydra reads it by recursion
+        return [f"{text[:40]}...: more than {MOST_DEPTH} brackets are open at once" for text in deep]
     problems: list[str] = [explain_secret(key) for text in overrides for key in _list_keys(text) if is_secret(key)]
     for text in overrides:
         if found := _EMPTY.fullmatch(text):
@@ -109,6 +109,11 @@ def _find_problems(found: ConfigResult, config_path: str) -> Iterator[str]:
         yield f"is a study; start it with python -m rlhf_exp study {Path(config_path).stem}"
     if config_path.startswith("experiment/") and found.header.get("package") != "_global_":
         yield "an experiment; its first line must be # @package _global_ (no letter or mark before it)"
+
+
+def _measure_depth(text: str) -> int:
+    """The most brackets that are open at once."""
+    return max(accumulate((mark in "[{(") - (mark in ")}]") for mark in text), default=0)
 
 
 def _list_keys(text: str) -> list[str]:

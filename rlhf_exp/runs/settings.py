@@ -52,6 +52,9 @@ def recall(folder: str, typed: Collection[str] = ()) -> tuple[dict[str, str], li
     with refusing_damage(folder):
         overrides, hydra = read_saved(Path(folder), "overrides", list), read_saved(Path(folder), "hydra", dict)
         kept = [text for text in overrides if text.partition("=")[0] not in dropped]  # x=2 needs +x=1, but not +x=2
+        kept = [
+            text for text in kept if not text.lstrip("+~").startswith("hydra")
+        ]  # which none of ours has, and can run code
         sources = hydra["runtime"]["config_sources"] if overrides and hydra else []
         studies = [source["path"] for source in sources if source["provider"] == "command-line"]
         if not studies:

@@ -31,6 +31,7 @@ WHOLE = {
     f"{HEAD}run:\n  name: \x1b[31m\n": "unacceptable character #x001b",
     f"{HEAD}run:\n  name: caf\xe9\n": "'utf-8' codec can't decode byte 0xe9",
     f"{HEAD}- seed: 1\n": "holds a list; must hold keys", "": "an experi",
+    f"{HEAD}x: {'[' * 30_000}\n": "maximum recursion depth", f"{HEAD}x:\n {'- ' * 30_000}\n": "maximum recursion depth",
     f"{HEAD}seed: ${{nope\n": "no viable alternative", "# @package algo args\n": "Too many components",
 }  # fmt: skip
 DEFAULTS = {
@@ -67,3 +68,8 @@ def test_a_study_without_the_defaults_of_a_run_is_one_line(refuse, tmp_path):
     (tmp_path / "own" / "study.yaml").write_text("seed: 1\n")
     line = "the config that -cn names lacks it; its defaults list must begin with /config"
     assert refuse(HEAD, "-cn", "study") == f"dry_run=true: {line}"
+
+
+@pytest.mark.parametrize("value", ["[" * 30_000, "{a:" * 30_000 + "1" + "}" * 30_000, "choice(" * 51])
+def test_an_override_that_is_nested_too_deeply_is_refused_before_it_is_read(refuse, value):
+    assert refuse(HEAD, f"task.options={value}").endswith("...: more than 50 brackets are open at once")

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rlhf_exp.calibrate import main as calibrate
 from rlhf_exp.commands import COMMANDS
@@ -112,6 +113,29 @@ def test_a_run_without_hydras_own_file_is_recalled(tmp_path):
     (tmp_path / ".hydra").mkdir()
     Path(tmp_path, ".hydra", "overrides.yaml").write_text("- seed=1\n- output_dir=x\n")
     assert recall(str(tmp_path)) == ({}, ["seed=1"])
+
+
+def test_a_run_is_recalled_without_overrides_of_hydra_which_can_run_code(tmp_path):
+    (tmp_path / ".hydra").mkdir()
+    texts = ["seed=1", "hydra.mode=MULTIRUN", "+hydra.sweeper.params={x: {_target_: os.system}}", "hydra/launcher=x"]
+    (tmp_path / ".hydra" / "overrides.yaml").write_text(json.dumps(texts))
+    assert recall(str(tmp_path)) == ({}, ["seed=1"])
+
+
+def test_what_reads_a_run_runs_none_of_the_files_that_its_config_names(run_dir, tmp_path, capsys):
+    ran, file = tmp_path / "ran", tmp_path / "mine.py"
+    file.write_text(f"open({str(ran)!r}, 'w').close()\n")
+    path = run_dir / ".hydra" / "config.yaml"
+    config = yaml.safe_load(path.read_text())
+    config["algo"]["trainer"] = f"{file}:Trainer"
+    config["reward"]["functions"] = {"mine": f"{file}:mine"}
+    config["task"] |= {"checker": f"{file}:check", "module": str(file), "source": "file", "path": str(file)}
+    path.write_text(json.dumps(config))
+    sort = ["runs", tmp_path, "--sort", "algo.trainer"]
+    for command, *arguments in (["report", run_dir], sort, ["diagnose", run_dir], ["calibrate", run_dir]):
+        status = import_module(COMMANDS[command]).main([*map(str, arguments)])
+        assert status == (2 if command == "calibrate" else 0), capsys.readouterr().err
+    assert not ran.exists()
 
 
 @pytest.mark.parametrize(
