@@ -69,8 +69,9 @@ def calibrate(runs: dict[str, list[Archived]]) -> tuple[Calibration, list[dict[s
     calibration = Calibration(scores, [run.name for run in healthy])
     warned = {name for run in healthy for name, status in run.checks.items() if status == "warned"}
     verdicts = [judge(run, calibration, warned) for run in runs["failures"]]
-    raised = Counter(name for verdict in verdicts for name in verdict["accused"])
-    right = Counter(name for verdict in verdicts for name in verdict["accused"] & verdict["right"])
+    shown = [judge(run, calibration, set(), MEANT_OTHERS) for run in runs["others_failures_developed"]]
+    raised = Counter(name for verdict in verdicts + shown for name in verdict["accused"])
+    right = Counter(name for verdict in verdicts + shown for name in verdict["accused"] & verdict["right"])
     counts = {name: [right[name], raised[name]] for name in sorted(raised)}
     fresh = [list_false(run, calibration) for run in runs["healthy_test"] if run.status == "finished"]
     settings = {run.name for run in runs["healthy_test"]}

@@ -6,10 +6,10 @@ from rlhf_exp.diagnose.calibration import load_calibration
 
 def test_shipped_calibration_is_that_of_the_archived_runs(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "bench" / "calibration"))
-    from archive import KINDS, read_archive
+    from archive import KINDS, OTHERS, read_archive
     from tables import PAGE, calibrate, list_parts
 
-    runs = {kind: read_archive(kind) for kind in KINDS}
+    runs = {kind: read_archive(kind) for kind in (*KINDS, *OTHERS)}
     calibration, verdicts, fresh = calibrate(runs)
     assert calibration.scores == load_calibration().scores
     assert calibration == load_calibration() and len(calibration.settings) == calibration.runs > 0
