@@ -94,11 +94,12 @@ class Signals:
     def sure(self, names: str, of: Callable[[float], float] = float, sign: int = 1) -> Course:
         """`rise`, as far as it is sure: at most a sixth of its standard errors, which come from the mean jump between
         the rows so far. So neither the noise of few completions nor a small trend of many scores high."""
-        values, way, errors = [of(value) for _, value in self.series(names)], 0.0, dict[int | None, float]()
-        for i, (before, after) in enumerate(pairwise(values), 1):
+        series = [(step, of(value)) for step, value in self.series(names)]
+        way, errors = 0.0, dict[int | None, float]()
+        for i, ((_, before), (step, after)) in enumerate(pairwise(series), 1):
             way += abs(after - before)
             row = way / i * math.sqrt(math.pi) / 2
-            errors[self.series(names)[i][0]] = MEDIAN * row * math.sqrt(1 / START_ROWS + 1 / max(3, (i + 1) // 4))
+            errors[step] = MEDIAN * row * math.sqrt(1 / START_ROWS + 1 / max(3, (i + 1) // 4))
         return [(step, min(rise, rise / max(6 * errors[step], 1e-9))) for step, rise in self.rise(names, of, sign)]
 
     @cached_property

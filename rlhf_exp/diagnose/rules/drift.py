@@ -1,6 +1,7 @@
 """The policy's distribution: KL to the start model, entropy, and the distribution that completions are drawn from."""
 
 import math
+from itertools import accumulate
 from statistics import fmean, median, stdev
 from typing import Any
 
@@ -105,10 +106,12 @@ def negative_kl(run: Signals) -> Finding | None:
         return None
     course, first = list[tuple[int | None, float]](), sampled[0][1]
     cut = _find_cut(run, CUTS | {"temperature": 1.0})
+    sums = [(0.0, 0.0), *accumulate(((kl, kl * kl) for _, kl in sampled), lambda x, y: (x[0] + y[0], x[1] + y[1]))]
     for i in range(2 * LEAST_ROWS, len(sampled) + 1):
-        late = [kl for _, kl in sampled[i // 2 : i]]
-        error = max(stdev(late) / math.sqrt(len(late)), CUT_ERROR if cut else LEAST_ERROR)
-        course.append((sampled[i - 1][0], math.log1p(max(-fmean(late) / error, 0.0))))
+        n, (total, squares) = i - i // 2, (sums[i][part] - sums[i // 2][part] for part in (0, 1))
+        variance = max(squares - total * total / n, 0.0) / (n - 1)
+        error = max(math.sqrt(variance / n), CUT_ERROR if cut else LEAST_ERROR)
+        course.append((sampled[i - 1][0], math.log1p(max(-total / n / error, 0.0))))
     apart = run.series(DIFFERENCE)
     if cut:
         return Finding(course, "", *cut)
