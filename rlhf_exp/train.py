@@ -156,7 +156,7 @@ def train_from_checkpoint(
     if start and keeps_best:
         kept = processes.on_main(lambda: find_best(folder.path))
         if kept.lost is not None:
-            start = processes.on_main(lambda: find_checkpoint(folder.path, up_to=kept.lost)).path or start
+            start = processes.on_main(partial(find_checkpoint, folder.path, up_to=kept.lost)).path or start
             for line in kept.broken:
                 print(f"{line}; left out, the best policy is looked for again from {start.name} on", flush=True)
     if start:

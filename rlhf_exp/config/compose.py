@@ -85,7 +85,7 @@ def register_resolvers() -> None:
         register(f"rlhf_exp.{name}", resolve, replace=True)
     # The config `learning_rates`, and a loss_type for each algorithm that has no files in conf/loss_type.
     rates = {name: f"${{rlhf_exp.rate:{name}}}" for name in (*ALGORITHMS, *CRITIC_RATES)}
-    store = partial(ConfigStore.instance().store, **REPLACING)
+    store: Any = partial(ConfigStore.instance().store, **REPLACING)
     store("learning_rates", rates, package="model.learning_rate")
     engine = "ddp" if processes.count() > 1 else "none"
     store("auto", {"defaults": [engine]}, group="scale")
