@@ -6,7 +6,7 @@ compose.py has checked names, types and ranges before, without importing TRL. He
 """
 
 import os
-from collections.abc import Collection
+from collections.abc import Mapping
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -46,17 +46,21 @@ def build_args(cfg: Config) -> "TrainingArguments":
     except REFUSALS as error:
         raise ConfigError([f"algo.args: {show(error, 300)}"]) from None
     known = load_arguments(cfg.algo.name)
-    if problems := [] if elsewhere else _try_parts(built, [x for x in args if args[x] != known[x].default]):
+    if (
+        problems := []
+        if elsewhere
+        else _try_parts(built, {name: x for name, x in args.items() if x != known[name].default})
+    ):
         raise ConfigError(problems)
     return built
 
 
-def _try_parts(args: Any, given: Collection[str]) -> list[str]:
+def _try_parts(args: Any, given: Mapping[str, Any]) -> list[str]:
     """What transformers itself refuses of those arguments that it reads only when training begins: it builds the
     optimizer and the schedule of one weight, and the settings of sampling.
 
     Args:
-        given: names of arguments that have not their default.
+        given: the arguments that have not their default, as the config has them.
     """
     if not {*BACKEND, *OPTIMIZER, *SCHEDULE, *SAMPLING}.intersection(given):
         return []
@@ -94,7 +98,7 @@ def _try_parts(args: Any, given: Collection[str]) -> list[str]:
         try:
             build()
         except REFUSALS as error:
-            said = " ".join(f"algo.args.{name}={show(getattr(args, name))}" for name in typed)
+            said = " ".join(f"algo.args.{name}={show(given[name])}" for name in typed)
             problems.append(f"{said}: {show(error, 300)}")
     return problems
 

@@ -76,6 +76,8 @@ eval.engine=vllm peft=qlora  ->  eval.engine conflict
 algo=sft +args.num_iteration=1  ->  args.num_iteration unknown
 'args.learning_rate='"'"'1e-3'"'"''  ->  args.learning_rate type
 +args.scale_rewards=nope  ->  args.scale_rewards type
++args.optim_args=nonsense  ->  args.optim_args type
+'+args.optim_args="rank=8,scale"'  ->  args.optim_args type
 algo=dpo +args.f_divergence_type=kl  ->  args.f_divergence_type type
 algo=dpo +args.f_divergence_type=js_divergence 'args.loss_type=[aot]'  ->  args.f_divergence_type conflict
 algo=dpo 'args.loss_type=[exo_pair]'  ->  args.label_smoothing conflict
@@ -166,6 +168,7 @@ algo.curriculum=null
 'algo.curriculum.budgets=[32,96]' 'algo.curriculum.from_steps=[0,500]' args.max_steps=-1
 loss_type=dr_grpo args.loss_type=dr_grpo args.scale_rewards=group
 experiment=compare_dr_grpo
+'+args.optim_args="rank=8,scale=0.25"'
 algo=dpo +args.sync_ref_model=true args.precompute_ref_log_probs=false
 algo=dpo 'args.loss_type=[exo_pair]' +args.label_smoothing=0.001
 loss_type=hybrid algo.hybrid.alpha=0 algo.advantage_clip=0.5

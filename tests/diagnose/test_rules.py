@@ -475,6 +475,14 @@ def test_how_sure_a_finding_is_comes_from_the_calibration():
     assert "calibrated on models" not in small["reward_fell"]["sureness"]["text"]
 
 
+def test_the_second_half_of_a_run_ends_with_its_budget_of_tokens():
+    """400 of 1000 steps are taken: without the budget the run is in its first half."""
+    courses = {"reward": lambda x: 0.3, "trained_tokens": lambda x: 1000 * x}
+    config = make_config(args={"learning_rate": 1e-3, "max_steps": 1000})
+    found = [judge(courses, config=config | budget)["found"] for budget in ({}, {"train_tokens": 1000})]
+    assert ["reward_flat" in names for names in found] == [False, True]
+
+
 def test_findings_are_listed_worst_first():
     courses = SILENT["reward falls"][2] | {"loss": lambda x: math.nan if x > 0.9 else 0.01}
     report = judge(courses, evaluation=make_evaluation(**FLAT), calibration=ANY_SCORE)
