@@ -23,6 +23,7 @@ from rlhf_exp.config.defaults import explain_rows
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
 from rlhf_exp.diagnose import diagnose_run
+from rlhf_exp.diagnose.advice import advise
 from rlhf_exp.diagnose.signals import Signals
 from rlhf_exp.dry_run.load import build_on_meta
 from rlhf_exp.errors import FAILED, ConfigError, NonFiniteLoss, Stop, name_error, read_message, say, tell
@@ -94,7 +95,8 @@ def _end(cfg: Config, folder: RunFolder, signals: StopSignals, error: BaseExcept
             name = cfg.model.path or cfg.model.name
             tell(f"\nNothing was trained yet: it is the weights of {name}, or model.dtype={cfg.model.dtype}")
         elif isinstance(error, NonFiniteLoss):
-            lower = [Signals([], {}, asdict(cfg), None, []).lower_rate(4)]
+            run = Signals([], {}, asdict(cfg), None, [])
+            lower = [change.override for change in advise(run, [[run.lower_rate(4)]])[0]]
             lower += ["model.init=null"] * (cfg.model.init is not None)
             tell(f"\n{describe_restart(folder.path, lower)}")
         if cause:
@@ -181,7 +183,7 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> tuple[Expe
         folder.record["context_room"] = check_context(cfg, tokenizer, task)
         check_rows(cfg, task)
         if line := explain_rows(cfg):
-            print(line)
+            tell(line)
     if cfg.resume is None and cfg.preflight != "off":
         memory = check_room(Experiment(cfg, folder, model, tokenizer, task, [], args))
     if cfg.learns_from_samples:

@@ -82,6 +82,7 @@ def test_decoding_counts_whichever_name_transformers_gives_the_cache(tmp_path, n
         meter.on_step_begin()
         with torch.no_grad():
             trainer.model(tokens, use_cache=True, **{name: cache})
+        meter.on_optimizer_step(trainer.args, trainer.state, trainer.control, optimizer=trainer.optimizer)
         meter.on_step_end(trainer.args, trainer.state, trainer.control)
         if not cache.get_seq_length():  # this transformers ignores the other name
             trainer.model(torch.tensor([[5, 6], [7, 8]]), use_cache=True, **{CACHE: cache})  # between steps

@@ -11,7 +11,7 @@ from rlhf_exp.report.curves import EACH_RUN, plot_runs, show_curves
 from rlhf_exp.report.groups import group_runs, keep_measured
 from rlhf_exp.report.page import Table, Widget
 from rlhf_exp.report.samples import compare_samples
-from rlhf_exp.runs.load import NotARun, load_run
+from rlhf_exp.runs.load import load_run
 from tests.report.conftest import GOLDEN, table_rows
 
 
@@ -51,11 +51,10 @@ def test_runs_that_have_only_begun_can_be_compared(tmp_path):
     assert "2 runs compared" in page.read_text() and "Results over seeds" not in page.read_text()
 
 
-def test_a_damaged_run_of_several_is_named(sweep, edit):
+def test_a_damaged_run_of_several_is_named_and_left_out(sweep, edit, capsys):
     edit(sweep[3], "evaluation.json", {"trained.accuracy": "abc"})
-    line = f"^{sweep[3]}: a file in it is damaged, or was written by another program \\(TypeError: "
-    with pytest.raises(NotARun, match=line):
-        write_report(sweep, sweep[0].parent / "out")
+    write_report(sweep, sweep[0].parent / "out")
+    assert f"{sweep[3]}" in capsys.readouterr().err
 
 
 def test_a_picture_has_a_line_for_each_run_and_of_many_runs_the_means_alone(run_dir):

@@ -62,7 +62,7 @@ def test_what_is_typed_follows_the_options_and_keeps_the_folders(read):
     assert (job.arm, str(job.folder)) == ("grpo algo.args.beta=0.05", "outputs/chain/grpo/algo.args.beta-0.05_seed-1")
     assert [job.seed for job in stages["reward_model"].jobs] == ["7"]
     assert stages["sft"].options[:4] == [
-        "hydra/launcher=basic", "skip_finished=true", 'hydra.sweep.dir="outputs/chain/sft"', "task.baselines=true",
+        "hydra/launcher=basic", "skip_finished=true", "hydra.sweep.dir=outputs/chain/sft", "task.baselines=true",
     ]  # fmt: skip
 
 

@@ -64,10 +64,12 @@ def check_algorithm(cfg: Config) -> Iterator[str]:
 
 def find_other_losses(cfg: Config, overrides: Sequence[str], chosen: str | None) -> list[Problem]:
     """A typed loss of another algorithm that has one loss without a name: it leaves `loss_type` out. And a loss that is
-    set beside the `chosen` option of the group, which sets more than the loss: of one name, runs would differ. A run
-    that began so resumes."""
+    typed beside the `chosen` option of the group, which sets more than the loss: of one name, runs would differ. A run
+    that began so resumes, and a file may set the loss alone."""
+    alone = any(text.lstrip("+").startswith("algo.args.loss_type=") for text in overrides)
     loss, has_options = cfg.algo.args.get("loss_type"), cfg.algo.row.losses and cfg.algo.row.loss is None
-    if has_options and cfg.resume is None and chosen is not None and loss != chosen and loss in cfg.algo.row.losses:
+    known = chosen is not None and loss != chosen and loss in cfg.algo.row.losses
+    if has_options and alone and cfg.resume is None and known:
         why = f"changes the loss alone, and keeps the other settings of loss_type={chosen}; use loss_type={loss}"
         return [Problem("algo.args.loss_type", "conflict", loss, why)]
     typed = [text.partition("=")[2] for text in overrides if text.startswith("loss_type=")]
