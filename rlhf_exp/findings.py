@@ -17,8 +17,8 @@ FINDINGS = (
     "control_arm", "reward_without_gain", "one_component_carries_the_reward", "over_optimisation",
     "reward_model_flat", "overfitting", "accuracy_fell", "no_measurable_gain", "train_above_held_out",
     "best_checkpoint_earlier", "chosen_falls", "reward_model_at_chance", "ranks_by_length", "nonfinite_loss",
-    "gradient_spike", "loss_rose", "pairs_teach_nothing", "misses_end_of_text", "wrong_reference", "reward_apart_from_outcome", "answers_without_reasoning",
-    "sampled_kl_is_cut",
+    "gradient_spike", "loss_rose", "pairs_teach_nothing", "misses_end_of_text", "wrong_reference",
+    "reward_apart_from_outcome", "answers_without_reasoning", "sampled_kl_is_cut",
 )  # fmt: skip
 """The names of all findings, for `monitor.stop_on` and `monitor.ignore`."""
 
