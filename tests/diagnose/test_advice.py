@@ -86,3 +86,9 @@ def test_the_cause_says_how_far_a_setting_is_from_its_default():
 def judge_config(metrics, overrides):
     config = asdict(compose_config(["device=cpu", *overrides]))
     return diagnose(metrics, {}, config, calibration=make_calibration())
+
+
+def test_a_rate_that_a_log_does_not_tell_is_lowered_beside_a_higher_price_of_the_kl():
+    run = Signals(make_metrics(), {}, {"algo": {"name": "grpo", "args": {}}, "foreign": True})
+    told = ["+" + BETA + "0.05", "+" + RATE + "5e-07"]
+    assert [change.override for change in advise(run, [[text] for text in told])[0]] == told
