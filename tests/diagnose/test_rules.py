@@ -531,7 +531,7 @@ def test_how_sure_a_finding_is_comes_from_the_calibration():
 
 def test_the_second_half_of_a_run_ends_with_its_budget_of_tokens():
     """400 of 1000 steps are taken: without the budget the run is in its first half."""
-    courses = {"reward": lambda x: 0.3, "trained_tokens": lambda x: 1000 * x}
+    courses = SILENT["reward flat"][2] | {"trained_tokens": lambda x: 1000 * x}
     config = make_config(args={"learning_rate": 1e-3, "max_steps": 1000})
     found = [judge(courses, config=config | budget)["found"] for budget in ({}, {"train_tokens": 1000})]
     assert ["reward_flat" in names for names in found] == [False, True]
