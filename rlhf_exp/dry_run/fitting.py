@@ -54,7 +54,9 @@ def find_change(
         free: bytes.
         phase: the one that must fit; None: all.
     """
-    models, known, close, least = {}, {*find_conflicts(cfg)}, None, float("inf")
+    models: dict[str, Any] = {}
+    close: tuple[str, float] | None = None
+    known, least = {*find_conflicts(cfg)}, float("inf")
     for change in _list_changes(cfg):
         changed = _apply(cfg, args, change)
         if changed.peft.name not in models:
