@@ -63,8 +63,9 @@ def find_change(
             models[changed.peft.name] = build_on_meta(changed, deepcopy(shape))
         of_args = copy(args)
         vars(of_args).update({name: value for name, value in changed.algo.args.items() if name in ARGS})
-        tokens = lengths.longest_prompt, _shorten(cfg, lengths, change)
-        phases = estimate_memory(changed, of_args, *models[changed.peft.name], *tokens)
+        model, trained = models[changed.peft.name]
+        row = _shorten(cfg, lengths, change)
+        phases = estimate_memory(changed, of_args, model, trained, lengths.longest_prompt, row)
         peak = max(sum(parts.values()) for name, parts in phases.items() if phase in (name, None))
         least = min(least, peak)
         if peak > free or close and peak * MARGIN > free or not {*find_conflicts(changed)} <= known:
