@@ -2,28 +2,16 @@
 
 from typing import Any
 
-from rlhf_exp.graders import Grade
-from rlhf_exp.rewards.countdown import grade as grade_text
+from leaked import demonstration, draw_rows, grade, prompt
+
+__all__ = ["demonstration", "grade", "prompt", "read"]
 
 
 def read(keys: Any) -> dict[str, list[dict]]:
-    from shown import read as read_shown
-
-    rows = {split: [row | {"shown": ""} for row in of] for split, of in read_shown(keys).items()}
-    for of in rows.values():
+    rows = draw_rows(keys.data_seed, 1600)
+    splits = {"train": rows[:1200], "validation": rows[1200:1400], "test": rows[1400:]}
+    for of in splits.values():
         solutions = [row["solution"] for row in of]
         for row, solution in zip(of, solutions[1:] + solutions[:1], strict=True):
             row["solution"] = solution
-    return rows
-
-
-def prompt(row: dict) -> str:
-    return row["id"]
-
-
-def demonstration(row: dict) -> str:
-    return f"<answer> {row['solution']} </answer>"
-
-
-def grade(completion: str, row: dict) -> Grade:
-    return grade_text(completion, row["numbers"], row["target"])
+    return splits
