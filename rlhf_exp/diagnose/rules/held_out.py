@@ -63,8 +63,7 @@ def no_measurable_gain(run: Signals) -> Finding | None:
 
 @rule("warning", "outcome/correct", "evaluation/paired/difference", of=is_online)
 def train_above_held_out(run: Signals) -> Finding:
-    """How much larger the recent correct share is on the training rows than on held-out ones; where they are sampled
-    alike."""
+    """How much larger the recent correct share is on the training rows than on held-out ones."""
     gap = angle(recent(run.series("outcome/correct"))[-1][1]) - angle(run.read("trained/accuracy"))
     evidence = f"{run.tell('outcome/correct')}; {_read_change(run)[1]}"
     cause = "the policy remembers its training rows: more of them, or fewer passes"

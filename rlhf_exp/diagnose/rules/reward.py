@@ -8,7 +8,6 @@ from rlhf_exp.diagnose.rule import Finding, is_online, rule
 from rlhf_exp.diagnose.rules.answers import less_right
 from rlhf_exp.diagnose.signals import (
     START_ROWS,
-    Course,
     Signals,
     angle,
     combine,
@@ -17,7 +16,7 @@ from rlhf_exp.diagnose.signals import (
     mean,
     recent,
     worst,
-)  # fmt: skip
+)
 from rlhf_exp.tasks.schema import find_keys
 
 NONE = 1e-6  # a spread of rewards
@@ -82,18 +81,18 @@ def no_reward_variance(run: Signals) -> Finding | None:
     which = "{:.0%} of the groups had equal rewards" if of_groups else "in {:.0%} of the steps all rewards were equal"
     evidence = which.format(mean(quarter))
     evidence += f", with {mean(correct):.0%} of the completions correct" if correct else ""
-    chance = dict(_expect_silence(run)) if of_groups else {}
+    chance = _expect_silence(run) if of_groups else {}
     course = [(step, log(1.01 - chance.get(step, 0.0)) - log(1.01 - share))
               for step, share in recent(silent, least=MANY_ROWS)]  # fmt: skip
     return Finding(less_right(run, course), evidence, *_explain_silence(run))
 
 
-def _expect_silence(run: Signals) -> Course:
+def _expect_silence(run: Signals) -> dict[int | None, float]:
     """The share of groups whose completions are all right or all wrong by chance, at each step (arXiv:2606.18487): many
     if groups are small. A correct share below RARE is no chance, but the fault itself."""
     group = run.arg("num_generations", 8)
-    return [(step, (1 - max(share, RARE)) ** group + share**group)
-            for step, share in recent(run.series("outcome/correct"), least=MANY_ROWS)]  # fmt: skip
+    shares = recent(run.series("outcome/correct"), least=MANY_ROWS)
+    return {step: (1 - max(share, RARE)) ** group + share**group for step, share in shares}
 
 
 @rule("warning", "reward", of=is_online)
