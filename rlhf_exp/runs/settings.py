@@ -51,10 +51,9 @@ def recall(folder: str, typed: Collection[str] = ()) -> tuple[dict[str, str], li
     dropped = {*typed, "resume", "output_dir", "dry_run", "verbose"}
     with refusing_damage(folder):
         overrides, hydra = read_saved(Path(folder), "overrides", list), read_saved(Path(folder), "hydra", dict)
-        kept = [text for text in overrides if text.partition("=")[0] not in dropped]  # x=2 needs +x=1, but not +x=2
-        kept = [
-            text for text in kept if not text.lstrip("+~").startswith("hydra")
-        ]  # which none of ours has, and can run code
+        # x=2 needs +x=1, but not +x=2; none of ours sets a key of Hydra's, and one of those can run code
+        kept = [text for text in overrides if text.partition("=")[0] not in dropped]
+        kept = [text for text in kept if not text.lstrip("+~").startswith("hydra")]
         sources = hydra["runtime"]["config_sources"] if overrides and hydra else []
         studies = [source["path"] for source in sources if source["provider"] == "command-line"]
         if not studies:
