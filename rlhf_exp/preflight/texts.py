@@ -26,12 +26,14 @@ OVERLAP = 0.05
 """The share of held-out rows among the training rows from which held-out figures say nothing; below it is a warning:
 public data sets repeat some rows."""
 SHOWN = 5
+LEAKED = 0.5
+"""How much more often training prompts hold a column's value than held-out ones, before it is a warning."""
 
 
 def check_texts(experiment: Experiment, completions: Sequence[Completion]) -> list[Check]:
     """The checks that come before training and apply to the run."""
     row = experiment.cfg.algo.row
-    found = [check_splits(experiment), *([] if row.online else check_answers(experiment))]
+    found = [check_splits(experiment), *check_leaks(experiment), *([] if row.online else check_answers(experiment))]
     found += check_special_tokens(experiment)
     return found if row.scores else [*found, check_end_of_text(experiment, completions)]
 
@@ -141,6 +143,27 @@ def check_splits(experiment: Experiment) -> Check:
     said += f", such as {same[0]}" if same else ""
     status: Any = "failed" if len(same) > OVERLAP * len(held_out) else "warned" if same else "passed"
     return Check("splits_are_disjoint", status, said, {"same": len(same), "of": len(held_out), "ids": same[:SHOWN]})
+
+
+def check_leaks(experiment: Experiment) -> list[Check]:
+    """Whether the training prompts hold a value of their row, such as the answer, that the held-out prompts do not
+    hold: a policy then learns to copy it. A value of one letter, as of a choice, stands in most texts."""
+    sides = [experiment.task.train, experiment.task.eval]
+    if not all(sides):
+        return []
+    shares = {name: [_count_held(rows, name) / len(rows) for rows in sides] for name in sides[0][0].keys() - {"prompt"}}
+    name, (train, held_out) = max(shares.items(), key=lambda item: item[1][0] - item[1][1])
+    leaked, figures = train - held_out > LEAKED, {"column": name, "train": train, "held_out": held_out}
+    said = f"{name} stands in {train:.0%} of the training prompts and in {held_out:.0%} of the held-out ones"
+    said += ": a policy learns to copy it from there" if leaked else "; no other column differs more"
+    return [Check("no_leaks", "warned" if leaked else "passed", said, figures)]
+
+
+def _count_held(rows: Sequence[Row], name: str) -> int:
+    """In how many prompts the words of the row's column stand."""
+    values = [str(row.get(name)) if isinstance(row.get(name), str | int) else "" for row in rows]
+    pairs = zip(values, rows, strict=True)
+    return sum(len(value) > 1 and f" {_normalise(value)} " in f" {_normalise(row['prompt'])} " for value, row in pairs)
 
 
 @torch.no_grad()

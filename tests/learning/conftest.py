@@ -22,7 +22,7 @@ def learn(launch, workplace):
     """(evaluation.json, the losses) of one run; runs in one folder share what they sample from the start model."""
 
     def run(name, *overrides, split="validation"):
-        held_out = ["device=cpu", f"eval.split={split}", "eval.most_rows=512"]
+        held_out = ["device=cpu", f"eval.split={split}", "eval.most_rows=512", "eval.start_completions=1"]
         held_out += ["task.baselines=false"] if "task=countdown" in overrides else []
         done = launch(*held_out, *overrides, f"output_dir={name}")
         assert done.returncode == 0, done.stderr[-2000:]

@@ -10,7 +10,7 @@ STORIES, PAIRS = DATA / "models" / "stories260K", DATA / "hh-rlhf"
 SAMPLED = ["task=countdown", "task.sampling.rows=1024"]
 
 
-@pytest.mark.parametrize(("algo", "steps", "rise"), [("grpo", 40, 0.1), ("ppo", 160, 0.05), ("rloo", 40, 0.05)])
+@pytest.mark.parametrize(("algo", "steps", "rise"), [("grpo", 40, 0.1), ("ppo", 160, 0.05), ("rloo", 24, 0.05)])
 def test_held_out_accuracy_rises_beyond_its_interval(learn, algo, steps, rise):
     evaluation, _ = learn(algo, f"algo={algo}", "task=countdown", f"algo.args.max_steps={steps}", split="test")
     assert evaluation["paired"]["difference"]["value"] > rise
@@ -18,19 +18,15 @@ def test_held_out_accuracy_rises_beyond_its_interval(learn, algo, steps, rise):
     assert evaluation["baseline"]["accuracy"]["high"] < evaluation["trained"]["accuracy"]["value"]
 
 
-def test_rejection_sampling_raises_held_out_accuracy_beyond_its_interval(learn):
+def test_what_the_start_model_samples_teaches_three_algorithms(learn, workplace):
+    """Rejection sampling draws the completions; dpo and kto learn from pairs of the same ones."""
     evaluation, _ = learn("sft", "experiment=countdown_rejection_sampling", "algo.args.max_steps=60", *SAMPLED)
     assert evaluation["paired"]["difference"]["low"] > 0.02
-
-
-@pytest.mark.parametrize(
-    ("algo", "difference", "accuracy", "bound"),
-    [("dpo", 0.02, 0.55, "low"), ("kto", -0.05, 0.55, "value")],  # kto gains little, on some seeds nothing
-)
-def test_held_out_pairs_of_samples_are_ranked(learn, algo, difference, accuracy, bound):
-    evaluation, _ = learn(algo, f"algo={algo}", "algo.args.max_steps=120", *SAMPLED)
-    assert evaluation["paired"]["difference"]["value"] > difference
-    assert evaluation["trained"]["preference"]["accuracy"][bound] > accuracy
+    for algo, difference, bound in (("dpo", 0.02, "low"), ("kto", -0.05, "value")):  # kto gains little or nothing
+        drawn = ["task=countdown", f"task.samples={workplace}/sft/samples"]
+        evaluation, _ = learn(algo, f"algo={algo}", "algo.args.max_steps=120", *drawn)
+        assert evaluation["paired"]["difference"]["value"] > difference, algo
+        assert evaluation["trained"]["preference"]["accuracy"][bound] > 0.55, algo
 
 
 def test_a_reward_model_ranks_held_out_pairs(learn):
@@ -55,7 +51,8 @@ def test_the_recipe_of_the_shipped_model_learns_at_a_smaller_scale(learn):
 
 
 def test_the_small_version_of_brevity_earns_more_after_training(learn):
-    short = ["algo.args.max_steps=240", "eval.rows=64"]
+    large = ["algo.args.per_device_train_batch_size=16", "algo.args.gradient_accumulation_steps=1"]  # 64 a rollout
+    short = [*large, "algo.args.max_steps=120", "eval.rows=64"]
     evaluation, _ = learn("brevity", "experiment=brevity_lr_1e-5_tiny", *short, split="test")
     assert evaluation["paired"]["win_rate"]["low"] > 0.5
     assert evaluation["trained"]["mean_tokens"]["value"] < evaluation["baseline"]["mean_tokens"]["value"]

@@ -42,7 +42,7 @@ def check(folder, algo, *overrides, rows=PROMPTS, held_out=HELD_OUT, ended=3, ch
 )
 def test_rows_in_order_pass_what_applies_to_the_algorithm(tmp_path, algo, rows, names):
     checks = check(tmp_path, algo, rows=rows)
-    assert set(checks) == names | {"splits_are_disjoint"}
+    assert set(checks) == names | {"splits_are_disjoint", "no_leaks"}
     assert {one.status for one in checks.values()} == {"passed"}
 
 
@@ -54,6 +54,19 @@ def test_held_out_rows_among_the_training_rows_are_refused_and_few_are_a_warning
     assert check(tmp_path, "grpo", held_out=[*HELD_OUT[:9], chat])["splits_are_disjoint"].status == "failed"
     other = {"id": "other", "prompt": "use 7 4 3 make 53 ."}
     assert check(tmp_path, "grpo", held_out=[other])["splits_are_disjoint"].status == "passed"
+
+
+@pytest.mark.parametrize(
+    ("shown", "held", "status"), [("{}", "?", "warned"), ("{}", "{}", "passed"), ("?", "?", "passed")]
+)
+def test_an_answer_that_stands_in_the_training_prompts_alone_is_a_warning(tmp_path, shown, held, status):
+    train, held_out = (
+        [{"id": f"{text} {n}", "prompt": f"Add 7 and 9 . {text.format(n)}", "answer": n} for n in numbers]
+        for text, numbers in ((shown, range(40, 60)), (held, range(60, 80)))
+    )
+    found = check(tmp_path, "grpo", rows=train, held_out=held_out)["no_leaks"]
+    assert found.status == status
+    assert status == "passed" or found.figures == {"column": "answer", "train": 1.0, "held_out": 0.0}
 
 
 def test_rows_longer_than_max_length_are_a_warning_with_the_length_that_takes_them(tmp_path):
