@@ -200,8 +200,6 @@ class Hardware:
     name: str
     gpus: Annotated[int | None, Within(">= 1, <= 65536")]
     memory_gb: Annotated[float | None, Within("> 0, <= 100000")]
-    tflops: Annotated[float | None, Within("> 0, <= 1000000")]
-    bandwidth_gbs: Annotated[float | None, Within("> 0, <= 1000000")]
     batch_factor: Annotated[int, Within(">= 1, <= 4096")]
 
 
