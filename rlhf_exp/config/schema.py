@@ -287,6 +287,7 @@ class Config:
     verbose: bool
     resume: str | None
     skip_finished: bool
+    keep_checkpoints: bool
     run: Labels
     output_dir: str
     algo: Grpo | Ppo | Plain

@@ -16,8 +16,7 @@ from rlhf_exp.report.probes import describe_probes
 from rlhf_exp.report.samples import describe_errors, describe_samples
 from rlhf_exp.report.summary import RANKING_FIGURES, best_sentence, describe_status, describe_summary, title, verdict
 from rlhf_exp.report.words import explain_change
-from rlhf_exp.runs.disk import measure_disk
-from rlhf_exp.runs.figures import duration, megabytes, number, percent
+from rlhf_exp.runs.figures import duration, number, percent
 from rlhf_exp.runs.load import Run, load_run, read_each
 from rlhf_exp.runs.settings import flatten
 
@@ -60,10 +59,6 @@ def describe_run(run: Run) -> list[Block]:
         blocks += [Heading("Data", folded=True), fact_table(run.facts)]
     costs = [[phase, duration(spent)] for phase, spent in run.info.get("seconds", {}).items()]
     costs += [[cost.name, cost.cell(run.info)] for cost in COSTS if cost.read(run.info)]
-    if run.status == "finished":
-        disk = measure_disk(run.path)
-        costs += [["disk, checkpoints", megabytes(disk.checkpoints)]] if disk.checkpoints else []
-        costs.append(["disk, other files, without reports", megabytes(disk.other_files)])
     parts = list_columns([run], MEMORY)
     costs += [[f"memory, {part.name}", f"{part.cell(run)} MB"] for part in parts]
     blocks += [Heading("Time and memory", folded=True), Table(["", ""], costs)]

@@ -16,8 +16,8 @@ from rlhf_exp.runs.load import parse_yaml, read_config, read_saved, refusing_dam
 
 MAY_DIFFER = (
     # Where a run happens, and what the user calls it.
-    "output_dir", "resume", "dry_run", "verbose", "preflight", "skip_finished", "run.", "hub.", "logging.",
-    "eval.cache_dir",
+    "output_dir", "resume", "dry_run", "verbose", "preflight", "skip_finished", "keep_checkpoints", "run.",
+    "hub.", "logging.", "eval.cache_dir",
     "algo.args.output_dir", "algo.args.report_to", "algo.args.disable_tqdm",
     # On which hardware, and by which engines: run.json says which one measured. Threads change only last digits.
     "hardware.", "device.threads", "scale.name", "eval.engine", "algo.args.ddp_find_unused_parameters",
