@@ -95,7 +95,7 @@ def describe_preferences(run: Run) -> list[Block]:
     right = [Column("share ranked rightly", at("label")), N, before, Column("trained", at("accuracy"), percent)]
     rule = {"label": "by a rule: the longer answer", "n": section["n"], "accuracy": section["longer_wins"]}
     blocks += [fill(right, [*_list_parts(section), rule]), fill(CALIBRATION, section["calibration"])]
-    if quantiles := section.get("quantiles"):  # absent in older runs
+    if quantiles := section.get("quantiles"):
         blocks.append(fill(QUANTILES, quantiles))
     return [*blocks, footnote(NOTES["preferences"]), *describe_errors(run)]
 
@@ -105,7 +105,7 @@ def describe_health(run: Run) -> list[Block]:
     if not run.diagnosis:
         return []
     names = [f"{found['name'].replace('_', ' ')} ({found['severity']})" for found in run.diagnosis["findings"]]
-    checked = run.diagnosis.get("checked")  # absent in older runs
+    checked = run.diagnosis.get("checked")
     rules = f"; {len(checked)} rules were checked" if checked else ""
     found = f"{'; '.join(names) or 'nothing found'}{rules}."
     return [Callout(run.diagnosis["health"], f"Health: {run.diagnosis['health']}.", f"{found[:1].upper()}{found[1:]}")]
@@ -122,7 +122,7 @@ def describe_findings(run: Run) -> list[Block]:
     blocks += map(_describe_finding, run.diagnosis["findings"])
     if not run.diagnosis["findings"]:
         blocks.append(Callout("ok", "Healthy.", f"No {'other ' if ignored else ''}check found anything."))
-    if checked := run.diagnosis.get("checked"):  # absent in older runs
+    if checked := run.diagnosis.get("checked"):
         blocks.append(Text(f"{len(checked)} rules were checked: {', '.join(checked).replace('_', ' ')}."))
     if changed := run.diagnosis.get("changed"):
         blocks.append(Text(f"Measurably changed, which need not be harm: {'; '.join(changed)}."))
