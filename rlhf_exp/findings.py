@@ -25,7 +25,7 @@ FINDINGS = (
 
 def tell_remedies(diagnosis: Mapping[str, Any]) -> str:
     """What a run with several findings is told to try first, and what besides; empty where its finding says all."""
-    first, *others = diagnosis.get("remedies") or [""]  # absent in older runs
+    first, *others = diagnosis.get("remedies") or [""]
     if len(diagnosis["findings"]) < 2 or not first:
         return ""
     return "; if that is not enough, together with ".join([first, *filter(None, [" ".join(others)])])

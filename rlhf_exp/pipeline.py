@@ -6,6 +6,7 @@ However the run ends, run.json says how, and the folder holds all that was measu
 """
 
 import shlex
+import shutil
 import time
 import traceback
 from contextlib import suppress
@@ -35,6 +36,7 @@ from rlhf_exp.preflight import check_room, run_preflight
 from rlhf_exp.preflight.check import Check
 from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
+from rlhf_exp.runs.checkpoints import FOLDER
 from rlhf_exp.runs.folder import RunFolder, read_record, write_json
 from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows
 from rlhf_exp.runs.load import load_run
@@ -64,6 +66,8 @@ def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
         except BaseException as error:  # SystemExit too: a reward may raise it, and the run has not finished
             return _end(cfg, folder, signals, error)
         folder.finish("finished")
+        if not cfg.keep_checkpoints and processes.is_main() and read_record(run_dir).get("status") == "finished":
+            shutil.rmtree(run_dir / FOLDER, ignore_errors=True)
         if cfg.preflight == "only":
             tell(f"preflight=only: nothing was trained; {folder.path / 'preflight.json'} holds the figures")
             return 0

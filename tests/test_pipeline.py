@@ -14,7 +14,7 @@ from rlhf_exp.runs.load import load_run
 SMALL = [
     "max_tokens=24", "algo.args.max_steps=4", "algo.args.save_steps=2", "algo.args.save_total_limit=2",
     "algo.args.per_device_train_batch_size=16", "algo.args.num_generations=8", "eval.rows=32", "monitor.every_steps=2",
-    "device=cpu", "device.threads=1",
+    "device=cpu", "device.threads=1", "keep_checkpoints=true",
 ]  # fmt: skip
 TIMES = {"time_s", "step_time", "step_seconds", "train_runtime", "train_samples_per_second", "train_steps_per_second"}
 
@@ -121,11 +121,12 @@ def test_the_terminal_shows_each_stage_once_then_the_figures_and_where_the_repor
 
 
 def test_the_same_command_gives_the_same_metrics_and_finds_its_baseline_again(first, workplace, launch):
-    assert launch(*SMALL, "output_dir=second").returncode == 0
+    assert launch(*SMALL, "keep_checkpoints=false", "output_dir=second").returncode == 0
     second = workplace / "second"
     assert read_metrics(second) == read_metrics(first.path)
     assert_same_text(second, first.path, "evaluation.json", "samples.jsonl")
     assert load_run(second).info["baseline_cached"] is True
+    assert (second / "model").is_dir() and not (second / "checkpoints").exists()
 
 
 def test_a_resumed_run_ends_as_an_uninterrupted_one(first, workplace, launch):

@@ -87,12 +87,10 @@ class ComputeMeter(TrainerCallback):
         return {"tokens": given + sampled, "prompt_tokens": given, "completion_tokens": sampled}
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """A resumed run continues the counts of its checkpoint. One of an earlier version has no tokens of rollouts:
-        their sum is TRL's, and all of them count as read."""
+        """A resumed run continues the counts of its checkpoint."""
         kept = Path(args.output_dir) / f"checkpoint-{state.global_step}" / WORK
         if kept.exists():
-            counts = json.loads(kept.read_text(encoding="utf-8"))
-            self.counts |= {"prompt_tokens": state.num_input_tokens_seen} | counts
+            self.counts |= json.loads(kept.read_text(encoding="utf-8"))
 
     def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
         self._began = time.perf_counter()

@@ -200,8 +200,6 @@ class Hardware:
     name: str
     gpus: Annotated[int | None, Within(">= 1, <= 65536")]
     memory_gb: Annotated[float | None, Within("> 0, <= 100000")]
-    tflops: Annotated[float | None, Within("> 0, <= 1000000")]
-    bandwidth_gbs: Annotated[float | None, Within("> 0, <= 1000000")]
     batch_factor: Annotated[int, Within(">= 1, <= 4096")]
 
 
@@ -289,6 +287,7 @@ class Config:
     verbose: bool
     resume: str | None
     skip_finished: bool
+    keep_checkpoints: bool
     run: Labels
     output_dir: str
     algo: Grpo | Ppo | Plain

@@ -12,7 +12,6 @@ A new finding is one function in a file of rules/ (rule.py says what it returns)
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from rlhf_exp.config.model_shape import find_shape
@@ -22,20 +21,12 @@ from rlhf_exp.diagnose.changes import list_changes
 from rlhf_exp.diagnose.rule import SEVERITIES, Finding, Rule
 from rlhf_exp.diagnose.rules import RULES
 from rlhf_exp.diagnose.signals import Signals
-from rlhf_exp.runs.forecast import compare_with_like
 from rlhf_exp.runs.load import Run
 
 
-def diagnose_run(
-    run: Run, calibration: Calibration | None = None, outputs: Sequence[dict[str, Any]] | None = None
-) -> dict[str, Any]:
-    """`diagnose` of a run's folder, whose time and memory are compared with those of the last like run.
-
-    Args:
-        outputs: of `list_outputs`, for many runs.
-    """
-    report = diagnose(run.metrics, run.evaluation, run.config, run.info.get("context_room"), run.samples, calibration)
-    return report | {"changed": [*report["changed"], *compare_with_like(run, outputs)]}
+def diagnose_run(run: Run, calibration: Calibration | None = None) -> dict[str, Any]:
+    """`diagnose` of a run's folder."""
+    return diagnose(run.metrics, run.evaluation, run.config, run.info.get("context_room"), run.samples, calibration)
 
 
 def diagnose(

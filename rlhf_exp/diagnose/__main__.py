@@ -19,7 +19,6 @@ from rlhf_exp.diagnose.foreign import Log, find_state, list_unknown, make_config
 from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.findings import tell_remedies
 from rlhf_exp.runs.folder import write_json
-from rlhf_exp.runs.forecast import list_outputs
 from rlhf_exp.runs.load import find_runs, load_run, read_each
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp diagnose", description=__doc__.splitlines()[2], allow_abbrev=False)
@@ -53,9 +52,8 @@ def _work(arguments: list[str]) -> None:
     if not (args.dirs or args.trl or args.wandb):
         raise ConfigError(["nothing to diagnose; name a run's folder, --trl FILE or --wandb FILE"])
     own = load_calibration(args.calibration) if args.calibration else None
-    outputs = list_outputs() if args.dirs else []
     folders = [path for folder in args.dirs for path in find_runs(folder)]
-    found = dict(read_each(folders, lambda path: (path, _diagnose_folder(path, own, outputs)))) if folders else {}
+    found = dict(read_each(folders, lambda path: (path, _diagnose_folder(path, own)))) if folders else {}
     if args.write:
         for path, report in found.items():
             write_json(path / "diagnosis.json", report)
@@ -65,13 +63,13 @@ def _work(arguments: list[str]) -> None:
         tell("\n".join(_tell(path, report)))
 
 
-def _diagnose_folder(path: Path, own: Calibration | None, outputs: list[dict[str, Any]]) -> dict[str, Any]:
+def _diagnose_folder(path: Path, own: Calibration | None) -> dict[str, Any]:
     run = load_run(path)
     if not run.metrics and not run.evaluation or "algo" not in run.config:
         raise ConfigError([f"{path}: nothing to diagnose in it: no metrics.jsonl, no evaluation.json or no config"])
     if run.trains and not run.metrics and (steps := run.info.get("steps")):
         raise ConfigError([f"{path}: metrics.jsonl holds no row of its {steps} steps, from which its health is read"])
-    return diagnose_run(run, own, outputs)
+    return diagnose_run(run, own)
 
 
 def _diagnose_log(path: Path, log: Log, own: Calibration | None, beta: float | None, rate: float | None) -> dict:

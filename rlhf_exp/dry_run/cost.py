@@ -1,14 +1,11 @@
-"""Estimates from the model's shape how many bytes of memory a run needs at its peak, on each GPU or on this computer,
-and how long it trains.
+"""Estimates from the model's shape how many bytes of memory a run needs at its peak, on each GPU or on this computer.
 
     phases = estimate_memory(cfg, args, model, trained, prompt=90, row=602)
     phases["training"]          # {"weights": 2.4e9, "AdamW's moments": 4.8e9, "gradients": 2.4e9, "activations": 4.6e9}
-    found = estimate_time(cfg, args, model, trained, tokens=12_544, steps=80)       # (seconds, formula), or None
 
 bench/memory.py compares the memory with that of runs.
 """
 
-from dataclasses import asdict
 from typing import Any
 
 import psutil
@@ -20,7 +17,6 @@ from rlhf_exp.config.device import count_completions, count_processes, targets_o
 from rlhf_exp.config.model_shape import count_token_bytes
 from rlhf_exp.config.rules.machine import DEEPSPEED, SHARDED
 from rlhf_exp.config.schema import Config, Ppo
-from rlhf_exp.runs.forecast import count_tokens, find_like, limit_steps
 
 OPTIMIZER_STATES = 2  # AdamW's two moments
 MARGIN = 1.25
@@ -109,57 +105,6 @@ def find_memory(cfg: Config) -> tuple[float, str]:
     free = psutil.virtual_memory().available / n
     shared = f" for each of {n} processes" if n > 1 else ""
     return free, f"the {free / 1e9:.2f} GB that are free on this computer{shared}"
-
-
-def estimate_time(
-    cfg: Config, args: Any, model: PreTrainedModel, trained: int, tokens: float, steps: int
-) -> tuple[float, str] | None:
-    """Seconds of training, and how they come about: here by the last like run; on another machine at the least, at its
-    maker's rates, with the weights read once for each token that rows sample at once. None if there is neither.
-
-    A forward pass takes 2 operations per weight and token (Kaplan et al. 2020, arXiv:2001.08361, section 2.1), a
-    backward pass twice as many, or as many if nearly all weights are frozen. Attention, padding, evaluation and all
-    other operations add to it; completions that end before the budget take less.
-
-    Args:
-        args: TRL's.
-        tokens: of an optimizer step, prompts and completions.
-        steps: that train_tokens may cut short.
-    """
-    hardware, gpus = cfg.hardware, count_processes(cfg)
-    if not targets_other_hardware(cfg) or hardware.tflops is None or hardware.bandwidth_gbs is None:
-        return _estimate_by_run(cfg, steps)
-    steps = limit_steps(steps, cfg.train_tokens, tokens)
-    passes = 1 + (2 if 2 * trained > model.num_parameters() else 1) + args.activation_checkpointing
-    row = cfg.algo.row
-    if row.online:  # a rollout is scored once, trained on num_iterations times
-        scored = row.scores_rollouts or args.num_iterations > 1
-        passes += (scored + keeps_reference(cfg, args)) / args.num_iterations
-    passes += row.unpaired and args.loss_type == "kto"  # its KL is of each prompt with another row's answer
-    weights = model.num_parameters()
-    if not model.config.get_text_config().tie_word_embeddings:  # looking an embedding up multiplies nothing
-        weights -= model.get_input_embeddings().weight.numel()  # type: ignore[operator]
-    seconds = steps * tokens * passes * 2 * weights / (gpus * hardware.tflops * 1e12)
-    formula = f"{steps} steps x {tokens:,.0f} tokens x {passes:g} passes x 2 x {weights:,} weights"
-    formula += f" at {gpus} x {hardware.tflops:,.0f} TFLOP/s"
-    if row.online:
-        of_rollout = count_completions(cfg) / args.per_device_train_batch_size
-        rollouts = steps * args.gradient_accumulation_steps / (of_rollout * args.num_iterations)
-        read = count_weight_bytes(cfg, model, torch.finfo(model.dtype).bits // 8)
-        seconds += rollouts * cfg.max_tokens * read / (hardware.bandwidth_gbs * 1e9)
-        formula += f" + {rollouts:g} rollouts x {cfg.max_tokens} tokens x {read / 1e9:.2f} GB"
-        formula += f" at {hardware.bandwidth_gbs:,.0f} GB/s"
-    return seconds, f"{formula}, its maker's rates, of which runs reach a part"
-
-
-def _estimate_by_run(cfg: Config, steps: int) -> tuple[float, str] | None:
-    """By the steps of the last like run."""
-    if (found := find_like(asdict(cfg))) is None:
-        return None
-    place, record = found
-    each = record["seconds"]["train"] / record["steps"]
-    steps = limit_steps(steps, cfg.train_tokens, count_tokens(record))
-    return steps * each, f"{steps} steps x {each:.2g} s, as in {place}"
 
 
 def count_weight_bytes(cfg: Config, model: PreTrainedModel, width: int) -> float:

@@ -3,6 +3,7 @@
 found = describe_dry_run(cfg)      # found.fits: "fits"; found.checks: "all passed"
 """
 
+import math
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -18,15 +19,13 @@ from rlhf_exp.dry_run.cost import (
     TOO_LARGE,
     UNKNOWN,
     estimate_memory,
-    estimate_time,
     find_memory,
     judge_memory,
     write_bytes,
 )
 from rlhf_exp.dry_run.fitting import advise
 from rlhf_exp.dry_run.load import Lengths, build_on_meta, load_checked_task, load_shape_and_tokenizer, measure_lengths
-from rlhf_exp.runs.figures import duration, write_name
-from rlhf_exp.runs.forecast import limit_steps
+from rlhf_exp.runs.figures import write_name
 from rlhf_exp.runs.settings import flatten
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.tokens import render
@@ -42,7 +41,7 @@ class DryRun(NamedTuple):
     Attributes:
         what: algorithm, task, model, device, and how much is trained.
         fits, needs, place: of `judge_memory`, with what to change, or why the default batch is as small as it is.
-        seconds: of training; None if they are not known. `time` says so, and whether it is a bound.
+        tokens: of a training step.
         unchecked: what cannot be checked here.
         notes: what the loader dropped or repeats.
         details: all further lines.
@@ -52,8 +51,7 @@ class DryRun(NamedTuple):
     fits: str
     needs: str
     place: str
-    seconds: float | None
-    time: str
+    tokens: str
     unchecked: list[str]
     notes: list[str]
     details: list[str]
@@ -87,24 +85,23 @@ def describe_dry_run(cfg: Config) -> DryRun:
         part = ", all trained" if trained >= model.num_parameters() else f", {trained:,} of them trained"
         what += f"; parameters: {model.num_parameters():,}{part if cfg.algo.row.trains else ''}"
     if cfg.algo.row.trains:
-        taken = limit_steps(steps, cfg.train_tokens, count_rows(cfg, args) * lengths.row)
+        taken = _limit_steps(steps, cfg.train_tokens, count_rows(cfg, args) * lengths.row)
         what += f"; steps: {taken or f'{args.num_train_epochs:g} times the rows'}"
         if taken != steps:
             what += f"{' or more' if lengths.bound else ''}, until train_tokens are spent"
     details += [] if task is None else [_describe_rows(cfg, task)]
-    details += [_describe_tokens(lengths, count_rows(cfg, args))] if cfg.algo.row.trains else []
+    tokens = _describe_tokens(lengths, count_rows(cfg, args)) if cfg.algo.row.trains else "none: nothing is trained"
     (fits, needs, place), formulas = _describe_memory(cfg, args, model, trained, lengths)
     if fits == TOO_LARGE and shape is not None:
         place += f"; {advise(cfg, args, shape, lengths, find_memory(cfg)[0])}"
     elif line := explain_rows(cfg):
         place += f"; {line}"
-    seconds, time, formula = _describe_time(cfg, args, model, trained, lengths, steps)
-    details += [*formulas, *formula, "chosen by default:", *(f"  {line}" for line in list_chosen(cfg))]
+    details += [*formulas, "chosen by default:", *(f"  {line}" for line in list_chosen(cfg))]
     if task is not None and tokenizer is not None:
         details += ["the first prompt, as the model reads it:", *_render_prompt(tokenizer, task), *task.notes]
     details.append("the whole config: the same command with --cfg job --resolve")
     notes = [note for note in (task.notes if task else ()) if any(word in note for word in UNUSUAL)]
-    return DryRun(what, fits, needs, place, seconds, time, unchecked, notes, details)
+    return DryRun(what, fits, needs, place, tokens, unchecked, notes, details)
 
 
 def list_chosen(cfg: Config) -> list[str]:
@@ -165,20 +162,13 @@ def _describe_memory(
     ]
 
 
-def _describe_time(
-    cfg: Config, args: TrainingArguments, model: Any, trained: int, lengths: Lengths, steps: int
-) -> tuple[float | None, str, list[str]]:
-    """Seconds of training, in words, and how they come about."""
-    if not cfg.algo.row.trains:
-        return 0.0, "none: nothing is trained", []
-    if model is None or not (steps or cfg.train_tokens):
-        return None, f"unknown, since the {'number of steps' if model else 'shape of the model'} is not known", []
-    found = estimate_time(cfg, args, model, trained, count_rows(cfg, args) * lengths.row, steps)
-    if found is None:
-        return None, "unknown: no finished run below outputs/ is like this one", []
-    seconds, formula = found
-    how = "at least" if targets_other_hardware(cfg) else "about"
-    return seconds, f"{how} {duration(seconds)}", [f"time of training, {how}: {duration(seconds)} = {formula}"]
+def _limit_steps(steps: int, train_tokens: int | None, tokens: float) -> int:
+    """Of `steps`, those until the budget is spent at so many `tokens` in a step. 0 steps are an unknown number; None is
+    no budget, and 0 tokens are not known."""
+    if train_tokens is None or not tokens:
+        return steps
+    spent = math.ceil(train_tokens / tokens)
+    return min(steps, spent) if steps > 0 else spent
 
 
 def _describe_tokens(lengths: Lengths, batch: int) -> str:
@@ -186,7 +176,7 @@ def _describe_tokens(lengths: Lengths, batch: int) -> str:
     before = f"prompt {lengths.prompt:.0f} + " if lengths.prompt else ""
     answers = zip(names, lengths.answers, strict=True)
     parts = " + ".join(f"{before}{name} {tokens:.0f}{lengths.bound}" for name, tokens in answers)
-    return f"tokens per step: {batch} x ({parts}) = {batch * lengths.row:,.0f}"
+    return f"{batch} x ({parts}) = {batch * lengths.row:,.0f} of a step"
 
 
 def _list_bytes(parts: dict[str, float], separator: str) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from rlhf_exp.config.schema import Config
 from rlhf_exp.dry_run.describe import DryRun, describe_dry_run
 from rlhf_exp.errors import ConfigError, tell
-from rlhf_exp.runs.figures import duration
 
 
 def print_dry_run(cfg: Config) -> None:
@@ -24,8 +23,8 @@ def print_dry_run(cfg: Config) -> None:
     lines = [
         f"dry run  {found.what}",
         f"folder   {cfg.output_dir}, which a run would write",
+        f"tokens   {found.tokens}",
         f"memory   {found.fits}: {found.needs}{found.place}",
-        f"time     {found.time}",
         f"checks   {'; '.join(filter(None, [found.checks, *_list_unusual([found]), more]))}",
     ]
     tell("\n".join([*lines, *(found.details if cfg.verbose else [])]))
@@ -40,37 +39,33 @@ def print_dry_runs(named: Mapping[str, Config]) -> None:
     Raises:
         ConfigError: the problems of all jobs.
     """
-    rows, found, problems = [("job", "memory", "training", "checks")], list[DryRun](), list[str]()
+    rows, found, problems = [("job", "memory", "checks")], list[DryRun](), list[str]()
     for name, cfg in named.items():
         try:
             one = describe_dry_run(cfg)
         except ConfigError as error:
-            rows.append((name, "-", "-", "FAILED"))
+            rows.append((name, "-", "FAILED"))
             problems += [f"{name}: {line}" for line in error.problems]
             continue
         found.append(one)
         problems += [f"{name}: {line}" for line in one.problems]
-        rows.append((name, f"{one.fits}: {one.needs}", one.time.partition(":")[0], one.checks))
+        rows.append((name, f"{one.fits}: {one.needs}", one.checks))
         if cfg.verbose:
             tell("\n".join([f"{name}: {one.what}", *one.details, ""]))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    tell("\n".join([*lines, _sum(rows[1:], found), *_list_unusual(found)]))
+    tell("\n".join([*lines, _sum(rows[1:]), *_list_unusual(found)]))
     if problems:
         raise ConfigError(problems)
 
 
-def _sum(rows: list[tuple[str, str, str, str]], found: list[DryRun]) -> str:
+def _sum(rows: list[tuple[str, str, str]]) -> str:
     """The totals below the table."""
-    counts = [
+    memory, checks = (
         ", ".join(f"{n} {what}" for what, n in Counter(texts).items())
-        for texts in ([row[1].partition(":")[0] for row in rows], [row[3] for row in rows])
-    ]
-    known = [one.seconds for one in found if one.seconds is not None]
-    bound = "at least " if any(one.time.startswith("at least") for one in found) else ""
-    time = f"{bound}{duration(sum(known))}" if known else "unknown"
-    time += f", and {len(rows) - len(known)} of unknown time" if 0 < len(known) < len(rows) else ""
-    return f"{len(rows)} jobs: memory: {counts[0]}; training: {time}; checks: {counts[1]}"
+        for texts in ([row[1].partition(":")[0] for row in rows], [row[2] for row in rows])
+    )
+    return f"{len(rows)} jobs: memory: {memory}; checks: {checks}"
 
 
 def _list_unusual(found: list[DryRun]) -> list[str]:

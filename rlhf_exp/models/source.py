@@ -14,8 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import OmegaConf
-
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.model_shape import ASSETS, find_local_base
 from rlhf_exp.config.schema import Config
@@ -187,9 +185,8 @@ def locate_reward_model(cfg: Config) -> ModelSource:
     if not model.is_dir():
         raise source.refuse("a run that has saved no model; its run.json says how far it got")
     with refusing_damage(f"reward.path={cfg.reward.path}"):
-        run = OmegaConf.create(read_config(Path(path)))  # older versions wrote references
-        quantization = dict(run.peft.quantization) if run.peft.quantization else None
-        return replace(source, path=str(model), dtype=run.model.dtype, quantization=quantization)
+        run = read_config(Path(path))
+        return replace(source, path=str(model), dtype=run["model"]["dtype"], quantization=run["peft"]["quantization"])
 
 
 def expand(path: str) -> str:

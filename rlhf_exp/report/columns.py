@@ -13,7 +13,7 @@ For intervals over seeds and rows a column also reads the figure of each held-ou
     correct(run)                       # {"row id": 0.25, ...}: of each row the mean over its sampled completions
     align([run, run, run], correct)    # (3, rows), or None if a run lacks them
 
-A run that lacks what is asked for (an older folder, or one without samples.jsonl) gives {}.
+A run that lacks what is asked for, such as one without samples.jsonl, gives {}.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -130,7 +130,7 @@ def subtract(after: Reader, before: Reader) -> Reader:
 def read_wins(run: Run) -> ByRow:
     """Of each row the share of its completions, the i-th against the i-th, whose reward rose; a tie is one half."""
     before, after = (
-        {(sample["id"], sample.get("sample", 0)): sample.get("reward") for sample in run.sampled(which)}
+        {(sample["id"], sample["sample"]): sample.get("reward") for sample in run.sampled(which)}
         for which in ("baseline", "trained")
     )
     both: list[tuple[str, Any, Any]] = [(key[0], reward, after[key]) for key, reward in before.items() if key in after]

@@ -148,8 +148,8 @@ def _inputs(run: Run, seeds: Sequence[str]) -> dict[str, str]:
 
 
 def _split_by_inputs(runs: list[Run], seeds: Sequence[str]) -> list[tuple[dict[str, str], list[Run]]]:
-    """Runs with the inputs that they share. A run that ended early, or one of an older version, recorded only some of
-    them, and what it lacks is not compared."""
+    """Runs with the inputs that they share. A run that ended early recorded only some of them, and what it
+    lacks is not compared."""
     parts: list[tuple[dict[str, str], list[Run]]] = []
     for run in runs:
         inputs = _inputs(run, seeds)

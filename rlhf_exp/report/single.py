@@ -16,8 +16,7 @@ from rlhf_exp.report.probes import describe_probes
 from rlhf_exp.report.samples import describe_errors, describe_samples
 from rlhf_exp.report.summary import RANKING_FIGURES, best_sentence, describe_status, describe_summary, title, verdict
 from rlhf_exp.report.words import explain_change
-from rlhf_exp.runs.disk import measure_disk
-from rlhf_exp.runs.figures import duration, megabytes, number, percent
+from rlhf_exp.runs.figures import duration, number, percent
 from rlhf_exp.runs.load import Run, load_run, read_each
 from rlhf_exp.runs.settings import flatten
 
@@ -60,10 +59,6 @@ def describe_run(run: Run) -> list[Block]:
         blocks += [Heading("Data", folded=True), fact_table(run.facts)]
     costs = [[phase, duration(spent)] for phase, spent in run.info.get("seconds", {}).items()]
     costs += [[cost.name, cost.cell(run.info)] for cost in COSTS if cost.read(run.info)]
-    if run.status == "finished":
-        disk = measure_disk(run.path)
-        costs += [["disk, checkpoints", megabytes(disk.checkpoints)]] if disk.checkpoints else []
-        costs.append(["disk, other files, without reports", megabytes(disk.other_files)])
     parts = list_columns([run], MEMORY)
     costs += [[f"memory, {part.name}", f"{part.cell(run)} MB"] for part in parts]
     blocks += [Heading("Time and memory", folded=True), Table(["", ""], costs)]
@@ -100,7 +95,7 @@ def describe_preferences(run: Run) -> list[Block]:
     right = [Column("share ranked rightly", at("label")), N, before, Column("trained", at("accuracy"), percent)]
     rule = {"label": "by a rule: the longer answer", "n": section["n"], "accuracy": section["longer_wins"]}
     blocks += [fill(right, [*_list_parts(section), rule]), fill(CALIBRATION, section["calibration"])]
-    if quantiles := section.get("quantiles"):  # absent in older runs
+    if quantiles := section.get("quantiles"):
         blocks.append(fill(QUANTILES, quantiles))
     return [*blocks, footnote(NOTES["preferences"]), *describe_errors(run)]
 
@@ -110,7 +105,7 @@ def describe_health(run: Run) -> list[Block]:
     if not run.diagnosis:
         return []
     names = [f"{found['name'].replace('_', ' ')} ({found['severity']})" for found in run.diagnosis["findings"]]
-    checked = run.diagnosis.get("checked")  # absent in older runs
+    checked = run.diagnosis.get("checked")
     rules = f"; {len(checked)} rules were checked" if checked else ""
     found = f"{'; '.join(names) or 'nothing found'}{rules}."
     return [Callout(run.diagnosis["health"], f"Health: {run.diagnosis['health']}.", f"{found[:1].upper()}{found[1:]}")]
@@ -127,7 +122,7 @@ def describe_findings(run: Run) -> list[Block]:
     blocks += map(_describe_finding, run.diagnosis["findings"])
     if not run.diagnosis["findings"]:
         blocks.append(Callout("ok", "Healthy.", f"No {'other ' if ignored else ''}check found anything."))
-    if checked := run.diagnosis.get("checked"):  # absent in older runs
+    if checked := run.diagnosis.get("checked"):
         blocks.append(Text(f"{len(checked)} rules were checked: {', '.join(checked).replace('_', ' ')}."))
     if changed := run.diagnosis.get("changed"):
         blocks.append(Text(f"Measurably changed, which need not be harm: {'; '.join(changed)}."))

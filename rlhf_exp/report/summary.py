@@ -17,8 +17,7 @@ from rlhf_exp.findings import tell_remedies
 from rlhf_exp.report.baselines import baseline_sentence
 from rlhf_exp.report.columns import Column, at, join_notes
 from rlhf_exp.report.page import NOTES, TEXTS, Block, Callout, Table, align, footnote
-from rlhf_exp.runs.disk import measure_disk
-from rlhf_exp.runs.figures import duration, megabytes, number, percent, points, write_name
+from rlhf_exp.runs.figures import duration, number, percent, points, write_name
 from rlhf_exp.runs.load import Run, load_run, refusing_damage
 from rlhf_exp.stats import Interval
 from rlhf_exp.stats.planning import plan_rows
@@ -161,15 +160,6 @@ def _plan(difference: Interval, n: int) -> str:
     return f"{text}; the observed one needs {needed:,} rows." if needed else f"{text}."
 
 
-def _describe_disk(run: Run) -> str | None:
-    """What a finished run takes; None of another one, whose files still change or are needed to resume."""
-    if run.status != "finished":
-        return None
-    disk = measure_disk(run.path)
-    removable = f"{megabytes(disk.checkpoints)} of checkpoints, which `runs --prune` removes"
-    return f"{megabytes(disk.reports + disk.other_files)}{f', and {removable}' if disk.checkpoints else ''}"
-
-
 def _tabulate(run: Run) -> str:
     info, findings, checked = run.info, run.diagnosis.get("findings", []), run.diagnosis.get("checked")
     lines = [line for line in (title(run), _write_status(run)) if line] + [""]
@@ -182,7 +172,6 @@ def _tabulate(run: Run) -> str:
         "kept": best_sentence(run),
         "time": ", ".join(f"{phase} {duration(spent)}" for phase, spent in info.get("seconds", {}).items()),
         "peak memory": info.get("peak_memory_mb") and f"{info['peak_memory_mb']:,.0f} MB",
-        "disk": _describe_disk(run),
         "report": page if page.exists() else None,
         "health": run.diagnosis
         and f"{run.diagnosis['health']}, {len(findings)} finding{'s' * (len(findings) != 1)}"

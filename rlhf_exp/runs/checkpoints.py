@@ -107,7 +107,7 @@ def clear_unfinished(folder: Path, newest: Path | None) -> None:
 def find_best(run_dir: Path) -> KeptBest:
     """Look for the best whole policy in a run's folder, of equal ones the first; changes nothing.
 
-    Where its folder has no best.json, which older versions did not write, or a torn one, run.json says which it is.
+    Where its folder has no best.json, or a torn one, run.json says which it is.
     """
     recorded = read_record(run_dir).get("best") or {}
     places = [path for path in (*run_dir.glob("best-*"), run_dir / "model") if path.is_dir()]
@@ -122,9 +122,8 @@ def find_best(run_dir: Path) -> KeptBest:
 
 
 def _explain_best(path: Path) -> str | None:
-    """Why a policy is not as it was saved. In model/ reports write cards; older versions wrote no manifest."""
-    sealed = path.name != "model" and (path / BEST).exists()
-    return explain_broken(path) if sealed else explain_damage(path)
+    """Why a policy is not as it was saved. In model/ reports write cards."""
+    return explain_damage(path) if path.name == "model" else explain_broken(path)
 
 
 def _read_facts(folder: Path) -> dict[str, Any]:

@@ -44,15 +44,6 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def megabytes(size: int) -> str:
-    """Bytes in MB of 10^6.
-
-    >>> megabytes(61_234_567)
-    '61.2 MB'
-    """
-    return f"{size / 1e6:,.1f} MB"
-
-
 def write_name(value: Any) -> str:
     """A setting as on the command line: empty for None, several values (dpo's losses) joined."""
     if isinstance(value, list):

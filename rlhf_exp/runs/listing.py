@@ -1,202 +1,122 @@
-"""Lists the runs below a folder from a few small files of each, so that hundreds take a second, and selects and sorts
-them by what is known about them; imports no torch.
+"""Lists the runs below folders from a few small files of each, so that hundreds take a second; imports no torch.
 
-    listed = list_runs(Path("outputs"))      # as `python -m rlhf_exp runs --json` prints them
-    listed[0]["status"], listed[0]["gain"]["value"], read_key(listed[0], "eval.rows")
-    filter_runs(listed, "tag=abl*"), sort_runs(listed, "algo.args.beta")
-    tabulate(listed)                         # ({"task": "countdown"}, {"seed": ["0", "1"], "gain": [...], ...})
+    runs = list_runs([Path("outputs")])       # a frame, a row for each run, the one that began last at the end
+    filter_runs(runs, "algo.args.beta=0.1"), sort_runs(runs, "trained")
+    tabulate(runs)                            # the same as texts: accuracy is "22.7% -> 48.5%"
 
 A run that cannot be read is listed too, with the reason.
 """
 
-import operator
-import re
-from collections import Counter
-from contextlib import suppress
 from fnmatch import fnmatchcase
-from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
-from rlhf_exp.config.keys import explain_key, known_keys
-from rlhf_exp.config.values import nearest, show
-from rlhf_exp.errors import ConfigError, printable
-from rlhf_exp.runs.figures import Figure, percent, points, write_name
-from rlhf_exp.runs.load import DEPTH, NotARun, list_run_folders, read_json, read_saved
+import pandas as pd
+
+from rlhf_exp.config.values import nearest
+from rlhf_exp.errors import ConfigError, printable, show
+from rlhf_exp.runs.figures import duration, percent, write_name
+from rlhf_exp.runs.load import DEPTH, NotARun, list_run_folders, read_config, read_json, refusing_damage
 from rlhf_exp.runs.lock import find_owner
-from rlhf_exp.runs.settings import flatten, read_typed
+from rlhf_exp.runs.settings import flatten
 
-LABELS = ("name", "algo", "task", "model", "loss_type", "seed", "max_tokens", "steps", "error", "started", "finished")
-"""What is read from run.json as it is there."""
-
-KEYS = (*LABELS, "tag", "status", "accuracy", "gain", "run")
-"""What can be read of every run beside the keys of its config. accuracy and gain are shares of 1."""
-
-SHARED = ("task", "algo", "model")
-"""Columns that a table leaves out where runs do not differ in them."""
-
-MOST = 6
-
-COMPARISONS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
-_FILTER = re.compile(r"([\w.]+)(!=|>=|<=|=|>|<)(.+)")
+COLUMNS = ("folder", "status", "algo", "task", "model", "seed", "steps", "baseline", "trained", "health", "seconds",
+           "started", "problem")  # fmt: skip
+"""`baseline` and `trained` are accuracies, shares of 1, `seconds` those of all phases; None where not known."""
+SHOWN = ("folder", "status", "algo", "task", "model", "seed", "steps", "accuracy", "health", "time")
 
 
-def list_runs(folder: Path) -> list[dict[str, Any]]:
-    """Every run at most DEPTH folders below `folder`, or the run that it is, the one that began last at the end.
+def list_runs(folders: list[Path]) -> pd.DataFrame:
+    """Every run at most DEPTH levels below the folders, or the runs that they are, each once.
 
     Raises:
         ConfigError: there is no such folder, or no run in it.
     """
-    if not folder.is_dir():
-        raise ConfigError([f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}"])
-    if not (found := [_read(path) for path in list_run_folders(folder)]):
-        raise ConfigError([f"{folder}: no run in it, nor in the {DEPTH} levels of folders below"])
-    return sorted(found, key=lambda run: (str(run["started"] or ""), run["run"]))
+    found: dict[Path, dict[str, Any]] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise ConfigError([f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}"])
+        if not (runs := list_run_folders(folder)):
+            raise ConfigError([f"{folder}: no run in it, nor in the {DEPTH} levels of folders below"])
+        found |= {path: _read(path) for path in runs}
+    rows = sorted(found.values(), key=lambda run: (str(run["started"] or ""), run["folder"]))
+    return pd.DataFrame(rows, columns=COLUMNS, dtype=object)
 
 
-def read_key(run: dict[str, Any], key: str) -> Any:
-    """The value of one of KEYS, or of a key of the run's config; None if it has none."""
-    if key in ("accuracy", "gain"):
-        return (run[key] or {}).get("value")
-    key = "tags" if key == "tag" else key
-    return run[key] if key in run else read_settings(run).get(key)
-
-
-def filter_runs(runs: list[dict[str, Any]], condition: str) -> list[dict[str, Any]]:
-    """The runs for which a condition holds, such as `status=finished`, `tag=abl*` or `gain>0.1`: * and ? stand for any
-    letters, and numbers are compared as numbers. A run without a value is kept only by !=.
+def filter_runs(runs: pd.DataFrame, condition: str) -> pd.DataFrame:
+    """The runs whose KEY is VALUE in `KEY=VALUE`, such as `status=finished` or `run.name=abl*`; * and ? stand for any
+    letters.
 
     Raises:
-        ConfigError: it is no condition, or its key is none.
+        ConfigError: it is no condition, or no run has the key.
     """
-    found = _FILTER.fullmatch(condition)
-    if not found:
-        raise ConfigError([f"--filter {condition}: must be KEY=VALUE, such as status=finished or algo.args.beta=0.1"])
-    key, sign, wanted = found.groups()
-    if sign in COMPARISONS and isnan(_as_number(wanted)):
-        raise ConfigError([f"--filter {condition}: {show(wanted)} is no number; {sign} compares numbers"])
-    _check_key(f"--filter {condition}", key, runs)
-    return [run for run in runs if _holds(read_key(run, key), sign, wanted)]
+    key, sign, wanted = condition.partition("=")
+    if not sign:
+        raise ConfigError([f"--filter {condition}: must be KEY=VALUE, such as status=finished"])
+    values = _read_key(runs, key, f"--filter {condition}")
+    return runs[[fnmatchcase(text, wanted) for text in values]]
 
 
-def find_varied(runs: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """Of each run what was typed, of the MOST keys that most runs' users typed, and not all with one value; without the
-    keys of run.json."""
-    typed = [read_typed(map(str, _read_saved(run, "overrides", list))) for run in runs]
-    keys = Counter(key for found in typed for key in found if key not in KEYS)
-    varied = [key for key, _ in keys.most_common() if len({found.get(key) for found in typed}) > 1]
-    return [{key: found.get(key, "") for key in varied[:MOST]} for found in typed]
-
-
-def tabulate(runs: list[dict[str, Any]]) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """What several runs share of SHARED, and by name the other columns in which any run has something else than -, with
-    the settings in which runs differ."""
-    rows = [
-        {name: printable(" ".join(text.split())) or "-" for name, text in _write_cells(run, typed).items()}
-        for run, typed in zip(runs, find_varied(runs), strict=True)
-    ]
-    columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
-    shared = {name: columns.pop(name)[0] for name in SHARED if len(rows) > 1 and len({*columns[name]}) == 1}
-    return shared, {name: cells for name, cells in columns.items() if {*cells} != {"-"}}
-
-
-def sort_runs(runs: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
-    """By a key, the smallest first; runs that lack it come before all others.
+def sort_runs(runs: pd.DataFrame, key: str) -> pd.DataFrame:
+    """By a key, the greatest last: by number where its values are some; runs that lack it come first.
 
     Raises:
-        ConfigError: there is no such key.
+        ConfigError: no run has the key.
     """
-    _check_key(f"--sort {key}", key, runs)
+    texts = _read_key(runs, key, f"--sort {key}")
+    numbers = pd.to_numeric(texts, errors="coerce")
+    order = numbers if numbers.notna().any() else texts
+    return runs.loc[order.sort_values(kind="stable", na_position="first").index]
 
-    def place(run: dict[str, Any]) -> tuple:
-        value = read_key(run, key)
-        number = _as_number(value)
-        return value is not None, isnan(number), 0.0 if isnan(number) else number, str(value)
 
-    return sorted(runs, key=place)
+def tabulate(runs: pd.DataFrame) -> pd.DataFrame:
+    """The columns that a terminal shows, every cell a text; why a run cannot be read follows its folder."""
+    rows = []
+    for run in runs.to_dict("records"):
+        accuracies = [percent(run[side]) for side in ("baseline", "trained") if run[side] is not None]
+        cells = {key: write_name(run[key]) for key in ("folder", "status", "algo", "task", "model", "seed", "steps")}
+        cells["folder"] += f": {run['problem']}" if run["problem"] else ""
+        cells |= {"accuracy": " -> ".join(accuracies), "health": write_name(run["health"])}
+        cells["time"] = "" if run["seconds"] is None else duration(run["seconds"])
+        rows.append([printable(" ".join(text.split())) or "-" for text in cells.values()])
+    return pd.DataFrame(rows, columns=SHOWN, dtype=object)
 
 
 def _read(path: Path) -> dict[str, Any]:
     """What is known of the run in a folder. It was killed if run.json says running and no process holds the folder; one
-    that cannot be read is broken. Its accuracy is the trained model's; of a finished run that trains nothing, the start
-    model's. Its gain is the trained model's accuracy minus the start model's."""
+    with a file that cannot be read is broken."""
+    unknown = dict.fromkeys(COLUMNS) | {"folder": str(path)}
     try:
-        info, problem = read_json(path / "run.json"), None
-        status = str(info.get("status"))
+        with refusing_damage(path):
+            info, evaluation = read_json(path / "run.json"), read_json(path / "evaluation.json")
+            accuracies = {side: evaluation.get(side, {}).get("accuracy") for side in ("baseline", "trained")}
+            killed = info["status"] == "running" and find_owner(path) is None
+            return unknown | {
+                **{key: info.get(key) for key in ("algo", "task", "model", "seed", "steps", "started")},
+                "status": "killed" if killed else info["status"],
+                **{side: found and float(found["value"]) for side, found in accuracies.items()},
+                "health": read_json(path / "diagnosis.json").get("health"),
+                "seconds": sum(info.get("seconds", {}).values()) or None,
+            }
     except NotARun as error:
-        info, problem, status = {}, str(error).removeprefix(f"{path}/"), "broken"
-    if status == "running" and find_owner(path) is None:
-        status = "killed"
-    evaluation: dict[str, Any] = {}
-    with suppress(NotARun):
-        evaluation = read_json(path / "evaluation.json")
-    side = "trained" if "trained" in evaluation or status != "finished" else "baseline"
-    tags = info.get("tags")
-    return {
-        "run": str(path),
-        "status": status,
-        "problem": problem,
-        **{key: info.get(key) for key in LABELS},
-        "tags": [str(tag) for tag in tags] if isinstance(tags, list) else [],
-        "accuracy": _find_interval(evaluation, side, "accuracy"),
-        "gain": _find_interval(evaluation, "paired", "difference"),
-    }
+        return unknown | {"status": "broken", "problem": str(error).removeprefix(f"{path}/")}
 
 
-def _write_cells(run: dict[str, Any], typed: dict[str, str]) -> dict[str, str]:
-    """The text of each column, with what was `typed` after the seed. The algorithm is written with a loss that is not
-    the one of its name: grpo/dr_grpo."""
-    loss = write_name(run["loss_type"])
-    cells = {key: write_name(run[key]) for key in ("name", "tags", "task", "algo", "model", "seed")} | typed
-    cells |= {key: write_name(run[key]) for key in ("status", "steps")}
-    cells["algo"] += f"/{loss}" if loss not in ("", cells["algo"]) else ""
-    cells |= {"accuracy": percent(run["accuracy"]), "gain": points(run["gain"])}
-    cells["began (UTC)"] = write_name(run["started"])[:16].replace("T", " ")
-    return cells | {"run": f"{run['run']}{f': {problem}' if (problem := run['problem']) else ''}"}
+def _read_key(runs: pd.DataFrame, key: str, flag: str) -> pd.Series:
+    """The texts of a column, or of a key of the runs' configs."""
+    if key in runs:
+        return pd.Series(map(show, runs[key]), runs.index, dtype=object)
+    configs = [_read_settings(Path(folder)) for folder in runs["folder"]]
+    known = {name for config in configs for name in config}
+    if key not in known and len(runs):
+        near = nearest(key, [*COLUMNS, *sorted(known)])
+        raise ConfigError([f"{flag}: no run has such a key{f'; did you mean {near}?' if near else ''}"])
+    return pd.Series([show(config.get(key)) for config in configs], runs.index, dtype=object)
 
 
-def _check_key(flag: str, key: str, runs: list[dict[str, Any]]) -> None:
-    """Refuse a key that neither every run nor the config of any run has, and that no run could have."""
-    if key not in (*KEYS, "tags") and key not in known_keys() and not any(key in read_settings(run) for run in runs):
-        near = nearest(key, KEYS)
-        raise ConfigError([f"{flag}: {f'no such key; did you mean {near}?' if near else explain_key(key)}"])
-
-
-def read_settings(run: dict[str, Any]) -> dict[str, Any]:
+def _read_settings(folder: Path) -> dict[str, Any]:
     """The config by dotted key; {} if there is none that can be read."""
-    return flatten(_read_saved(run, "config", dict))
-
-
-def _read_saved(run: dict[str, Any], name: str, form: type[dict] | type[list]) -> Any:
-    with suppress(NotARun):
-        return read_saved(Path(run["run"]), name, form)
-    return form()
-
-
-def _find_interval(evaluation: dict, section: str, name: str) -> Figure:
-    part = evaluation.get(section)
-    found = part.get(name) if isinstance(part, dict) else None
-    if not isinstance(found, dict) or {"value", "low", "high"} != set(found):
-        return None
-    known: Any = found if all(isinstance(value, float | int | None) for value in found.values()) else None
-    return known
-
-
-def _holds(found: Any, sign: str, wanted: str) -> bool:
-    number, limit = _as_number(found), _as_number(wanted)
-    if sign in COMPARISONS:
-        return COMPARISONS[sign](number, limit)
-    if not (isnan(number) or isnan(limit)):
-        return (number == limit) == (sign == "=")
-    texts = [found if isinstance(found, str) else show(found)]
-    if isinstance(found, list):
-        texts = [*map(str, found), write_name(found)]
-    return any(fnmatchcase(text, wanted) for text in texts) == (sign == "=")
-
-
-def _as_number(value: Any) -> float:
-    """NaN if it is none."""
     try:
-        return nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        return nan
+        return flatten(read_config(folder))
+    except NotARun:
+        return {}

@@ -140,15 +140,14 @@ class Run:
         return [row["step"] for row in rows], [row[key] for row in rows]
 
     def paired_samples(self) -> list[tuple[dict, dict]]:
-        """(baseline, trained): the first sampled completion of each row, in the order of the baseline's file.
-        Folders without `sample` hold one per row."""
-        before, after = ([row for row in self.sampled(which) if not row.get("sample")] for which in SIDES)
+        """(baseline, trained): the first sampled completion of each row, in the order of the baseline's file."""
+        before, after = ([row for row in self.sampled(which) if not row["sample"]] for which in SIDES)
         trained = {row["id"]: row for row in after}
         return [(row, trained[row["id"]]) for row in before if row["id"] in trained]
 
     def sampled(self, which: str) -> list[dict]:
-        """The samples of one model without greedy ones; folders without `decoding` hold no greedy ones."""
-        return [s for s in self.samples if s.get("which") == which and s.get("decoding", "sampled") == "sampled"]
+        """The samples of one model without greedy ones."""
+        return [s for s in self.samples if s["which"] == which and s["decoding"] == "sampled"]
 
     def preference(self, which: str) -> dict:
         """The measurements on held-out pairs: the whole section of a reward model, a part of a policy's; or {}."""

@@ -80,18 +80,18 @@ def explain_broken(folder: Path, by_size: bool = False, of_model: bool = False) 
     """Why a folder is not as it was sealed: a file is missing, or has another size or hash. None if it is whole.
 
     Args:
-        by_size: leave the hashes out, which take a second for 2 GB. Older versions wrote none.
+        by_size: leave the hashes out, which take a second for 2 GB.
         of_model: only the files that a model is loaded from; None too if it has no hashes, since it comes from
-            elsewhere or from an older version.
+            elsewhere.
     """
     try:
         if (text := read_text(folder / MANIFEST)) is None:
-            return None if of_model else f"has no {MANIFEST}; it was cut off, or is of an older version"
+            return None if of_model else f"has no {MANIFEST}: it was cut off"
         manifest = json.loads(text)
         if of_model and "sha256" not in manifest:
             return None
         sizes = {name: int(size) for name, size in manifest["files"].items()}
-        hashes = dict(manifest.get("sha256", {}))
+        hashes = dict(manifest["sha256"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return f"{MANIFEST} cannot be read"
     for name in [name for name in sizes if not of_model or ("/" not in name and WEIGHTS.search(name))]:
@@ -101,7 +101,7 @@ def explain_broken(folder: Path, by_size: bool = False, of_model: bool = False) 
         if (found := file.stat().st_size) != sizes[name]:
             return f"{name} has {found:,} bytes in place of {sizes[name]:,}"
         try:
-            if hashes and not by_size and hash_path(file) != hashes.get(name):
+            if not by_size and hash_path(file) != hashes.get(name):
                 return f"{name} is damaged: its hash is not that in {MANIFEST}"
         except OSError as error:  # so that an older checkpoint is taken
             return f"{name} cannot be read ({error.strerror})"

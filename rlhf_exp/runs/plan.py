@@ -22,8 +22,7 @@ from rlhf_exp.runs.load import refusing_damage
 from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.settings import find_differences
 
-# What a run leaves in its folder. checkpoints.py renames incomplete checkpoints, also those of older versions, which
-# wrote no manifest.
+# What a run leaves in its folder. checkpoints.py renames incomplete checkpoints.
 WRITTEN = ("run.json", "metrics.jsonl", "completions.jsonl", "validation.jsonl", "evaluation.json", "samples.jsonl",
            "policies.jsonl", "preferences.jsonl", "probes.jsonl", "errors.json", "data.json", "diagnosis.json",
            "error.log", "report.md", "report.html", "preflight.json", "plots", "model", "rows", "start_model",
@@ -83,8 +82,6 @@ def check_resume(cfg: Config) -> list[str]:
         record, now = read_record(folder), list_versions()
         versions = record.get("versions", {}).items()
         notes = [f"{name} {old}, here {now.get(name, 'none')}" for name, old in versions if old != now.get(name)]
-        if record.get("inputs") is None:
-            notes.append("its run.json holds no hashes of its inputs: they are not compared")
         return [f"resume={folder}: {note}" for note in notes]
 
 

@@ -16,8 +16,8 @@ from rlhf_exp.runs.load import parse_yaml, read_config, read_saved, refusing_dam
 
 MAY_DIFFER = (
     # Where a run happens, and what the user calls it.
-    "output_dir", "resume", "dry_run", "verbose", "preflight", "skip_finished", "run.", "hub.", "logging.",
-    "eval.cache_dir",
+    "output_dir", "resume", "dry_run", "verbose", "preflight", "skip_finished", "keep_checkpoints", "run.",
+    "hub.", "logging.", "eval.cache_dir",
     "algo.args.output_dir", "algo.args.report_to", "algo.args.disable_tqdm",
     # On which hardware, and by which engines: run.json says which one measured. Threads change only last digits.
     "hardware.", "device.threads", "scale.name", "eval.engine", "algo.args.ddp_find_unused_parameters",
@@ -32,13 +32,6 @@ MAY_DIFFER = (
 
 SEEDS = ("seed", "algo.args.seed", "reward.random.seed")
 """Settings in which runs of one group differ."""
-
-
-LATER = {
-    "algo.trainer": None, "algo.loss_constant": None, "task.draw": "uniform", "task.label_noise": 0.0,
-    "task.largest": None, "eval.probes": "off",
-}  # fmt: skip
-"""Keys that runs of earlier versions do not have, with the value that says the same."""
 
 
 def recall(folder: str, typed: Collection[str] = ()) -> tuple[dict[str, str], list[str]]:
@@ -72,7 +65,7 @@ def list_settings(config: Mapping[str, Any]) -> dict[str, str]:
     """{"eval.rows": "512", ...}: the settings by dotted key, without MAY_DIFFER and rewards that have no weight."""
     kept = {name: value for name, value in flatten(config).items() if value != {} and not name.startswith(MAY_DIFFER)
             and (value is not None or not name.startswith("reward.weights."))}  # fmt: skip
-    return {name: str(value) for name, value in kept.items() if name not in LATER or value != LATER[name]}
+    return {name: str(value) for name, value in kept.items()}
 
 
 def find_differences(folder: Path, cfg: Config) -> dict[str, str]:
@@ -84,8 +77,7 @@ def find_differences(folder: Path, cfg: Config) -> dict[str, str]:
     from omegaconf import OmegaConf
 
     as_saved = parse_yaml(OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))  # numbers as YAML has them
-    saved = OmegaConf.create(read_config(folder))  # older versions wrote references
-    there, here = list_settings(saved), list_settings(as_saved)
+    there, here = list_settings(read_config(folder)), list_settings(as_saved)
     pairs = {name: (there.get(name, "unset"), here.get(name, "unset")) for name in {**here, **there}}
     return {name: f"{name}={old}, here {new}" for name, (old, new) in pairs.items() if old != new}
 

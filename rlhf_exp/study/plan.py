@@ -7,11 +7,9 @@ What a run is, is its config and the content of its inputs (runs/plan.py): the w
 """
 
 import copy
-import os
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean
 from typing import NamedTuple
 
 from omegaconf import DictConfig
@@ -22,26 +20,23 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.explain import explaining
 from rlhf_exp.launch.job import check_job
 from rlhf_exp.runs.checkpoints import find_checkpoint
-from rlhf_exp.runs.figures import duration
 from rlhf_exp.runs.folder import read_record
-from rlhf_exp.runs.forecast import count_tokens, find_like, limit_steps
 from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.plan import OtherRun, Plan, plan_job
-from rlhf_exp.study.stages import Job, Stage, Study
+from rlhf_exp.study.stages import Job, Study
 
 SKIP, RESUME, RUN, AGAIN, LATER = "skip", "resume", "run", "run again", "run or skip"
 
 
 class Planned(NamedTuple):
     """What happens with a job, and why. AGAIN: what another run left is moved aside; LATER: it runs again if what it
-    needs comes out with other weights. `seconds`: as long as runs like it took; None if that is not known."""
+    needs comes out with other weights."""
 
     stage: str
     job: Job
     config: Config
     what: str
     why: str
-    seconds: float | None
 
 
 def plan_study(study: Study, stages: Iterable[str], *further: str) -> list[Planned]:
@@ -57,7 +52,6 @@ def plan_study(study: Study, stages: Iterable[str], *further: str) -> list[Plann
     problems = []
     for stage in (study.stages[name] for name in stages):
         composed: dict[str, tuple[DictConfig, DictConfig]] = {}
-        seconds: dict[str, float | None] = {}
         for job in stage.jobs:
             planned[job.folder] = None
             try:
@@ -66,10 +60,8 @@ def plan_study(study: Study, stages: Iterable[str], *further: str) -> list[Plann
                         place = stage.config, str(study.file.parent)
                         composed[job.arm] = compose_files([*job.overrides, *further], *place)
                 config, first = _check(*copy.deepcopy(composed[job.arm]), job, planned)
-                if job.arm not in seconds:
-                    seconds[job.arm] = _estimate(stage, job.arm, config)
                 found = _decide(study, job, config, first)
-                planned[job.folder] = Planned(stage.name, job, config, *found, seconds[job.arm])
+                planned[job.folder] = Planned(stage.name, job, config, *found)
             except ConfigError as error:
                 problems += [f"{stage.name}: {line}" for line in error.problems]
     if problems:
@@ -78,24 +70,13 @@ def plan_study(study: Study, stages: Iterable[str], *further: str) -> list[Plann
 
 
 def describe_plan(study: Study, stages: Iterable[str], plan: list[Planned]) -> str:
-    """A table for a terminal, and the time in all, with as many runs at once on a CPU as there are cores."""
-    rows, total = [("stage", "runs", "what", "why", "time, estimated")], 0.0
-    groups: dict[tuple[str, str, str], list[Planned]] = {}
-    for item in plan:
-        groups.setdefault((item.stage, item.what, item.why), []).append(item)
-    for (name, what, why), same in groups.items():
-        known = [item.seconds for item in same if item.seconds is not None and what != SKIP]
-        at_once = min(len(same), (os.cpu_count() or 1) if same[0].config.device.use_cpu else 1)
-        total += sum(known) / at_once
-        unknown = "-" if what == SKIP else "unknown"
-        rows.append((name, str(len(same)), what, why, duration(sum(known) / at_once) if known else unknown))
-    rows += [(name, "?", RUN, "Optuna chooses its runs", "unknown") for name in stages if not study.stages[name].jobs]
+    """A table for a terminal."""
+    groups = Counter((item.stage, item.what, item.why) for item in plan)
+    rows = [("stage", "runs", "what", "why")]
+    rows += [(stage, str(n), what, why) for (stage, what, why), n in groups.items()]
+    rows += [(name, "?", RUN, "Optuna chooses its runs") for name in stages if not study.stages[name].jobs]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    is_unknown = any(row[-1] == "unknown" for row in rows)
-    parts = [f"{duration(total)}, as runs like these took"] if total or not is_unknown else []
-    parts += ["what is unknown: no run like it has finished here"] if is_unknown else []
-    return "\n".join([*lines, f"in all {', and '.join(parts)}"])
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
 def _check(
@@ -147,14 +128,3 @@ def _decide(study: Study, job: Job, config: Config, first: list[str]) -> tuple[s
 
 def _is_finished(job: Job) -> bool:
     return read_record(job.folder).get("status") == "finished"
-
-
-def _estimate(stage: Stage, arm: str, config: Config) -> float | None:
-    """Seconds of a run: the mean of those that the arm has finished; else of the last like it, with as many steps."""
-    if done := [job for job in stage.jobs if job.arm == arm and _is_finished(job)]:
-        return fmean(sum(read_record(job.folder)["seconds"].values()) for job in done)
-    if (found := find_like(asdict(config))) is None:
-        return None
-    seconds, steps = found[1]["seconds"], config.algo.args.get("max_steps") or 0
-    steps = limit_steps(steps, config.train_tokens, count_tokens(found[1]))
-    return sum(seconds.values()) + seconds["train"] * (steps / found[1]["steps"] - 1 if steps > 0 else 0)

@@ -234,7 +234,7 @@ class ResumableRollouts(RowRandomRollouts, Resumable):
 
     def _set_progress(self, progress: dict[str, Any]) -> None:
         super()._set_progress(progress)
-        self.rollouts = progress.get("rollouts", 0)  # a checkpoint of an earlier version has no such streams behind it
+        self.rollouts = progress["rollouts"]
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self.newest_rows = inputs

@@ -5,23 +5,18 @@ write_index(Path("outputs"))       ->  outputs/index.html
 """
 
 import os
-from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime
 from glob import glob
 from pathlib import Path
 from urllib.parse import quote
 
-from rlhf_exp.errors import printable
 from rlhf_exp.report.page import Block, Heading, Table, Text, to_html
-from rlhf_exp.runs.disk import measure_disk
 from rlhf_exp.runs.folder import write_text
 from rlhf_exp.runs.listing import list_runs, tabulate
-from rlhf_exp.runs.load import DEPTH, NotARun, read_json
+from rlhf_exp.runs.load import DEPTH
 
 PAGE, REPORT = "index.html", "report.html"
-FIRST = ("run", "status", "health", "accuracy", "gain")
-"""Columns that stand before the settings, which may be many."""
 FEW = 8
 """So many reports on several runs are shown unfolded."""
 
@@ -46,24 +41,19 @@ def describe_folder(folder: Path, served: bool = False) -> list[Block]:
     Raises:
         ConfigError: there is no run in the folder.
     """
-    found = list_runs(folder)[::-1]
-    runs = [run for run in found if run["status"] != "refused"]
-    shared, columns = tabulate(runs)
-    places = [Path(run["run"]).relative_to(folder) for run in runs]
-    columns["run"] = [cell.removeprefix(f"{folder}/") for cell in columns.get("run", [])]
-    columns["health"] = [_read_health(folder / place) for place in places]
-    columns["disk, MB"] = [f"{sum(measure_disk(folder / place)) / 1e6:,.1f}" for place in places]
-    shown = {name: columns[name] for name in dict.fromkeys([*FIRST, *columns]) if name in columns}
-    links = [_link(folder, place, served and run["status"] == "running")
-             for place, run in zip(places, runs, strict=True)]  # fmt: skip
-    counts = [f"{n} {status}" for status, n in Counter(run["status"] for run in found).most_common()]
-    alike = f"; all: {' '.join(f'{name}={value}' for name, value in shared.items())}" if shared else ""
+    found = list_runs([folder])[::-1]
+    runs = found[found["status"] != "refused"]
+    cells, places = tabulate(runs), [Path(run).relative_to(folder) for run in runs["folder"]]
+    cells["folder"] = cells["folder"].str.removeprefix(f"{folder}/")
+    links = [_link(folder, place, served and status == "running")
+             for place, status in zip(places, runs["status"], strict=True)]  # fmt: skip
+    counts = [f"{n} {status}" for status, n in found["status"].value_counts().items()]
     return [
         Heading(f"Runs in {folder}", 1),
-        Text(f"{', '.join(counts)}{alike}"),
+        Text(", ".join(counts)),
         *_describe_reports(folder, places),
         Heading("Runs"),
-        Table(list(shown), [list(row) for row in zip(*shown.values(), strict=True)], links=links),
+        Table(list(cells), cells.values.tolist(), links=links),
     ]
 
 
@@ -91,13 +81,6 @@ def _describe_reports(folder: Path, runs: list[Path]) -> list[Block]:
     folded = f"{len(rows)} reports" if len(rows) > FEW else ""
     table = Table(["report", "runs below", "written (UTC)"], rows, folded, links=links)
     return [Heading("Reports on several runs"), table]
-
-
-def _read_health(run_dir: Path) -> str:
-    try:
-        return printable(str(read_json(run_dir / "diagnosis.json").get("health", "-")))
-    except NotARun:
-        return "-"
 
 
 def _link(folder: Path, place: Path, is_live: bool = False) -> str:

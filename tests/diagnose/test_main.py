@@ -5,14 +5,11 @@ import json
 import os
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp import pipeline
 from rlhf_exp.diagnose.__main__ import main
 from rlhf_exp.diagnose.foreign import guess_algo
-from rlhf_exp.runs import forecast
 from tests.diagnose.cases import make_metrics
 
 GOLDEN = Path(__file__).parent.parent / "report" / "golden"
@@ -123,23 +120,6 @@ def test_a_folder_is_diagnosed_and_written_to_only_if_asked(tmp_path, capsys):
     (run_dir / "diagnosis.json").unlink()
     assert main([str(run_dir), "--write"]) == 0
     assert set(json.loads((run_dir / "diagnosis.json").read_text())) >= {"findings", "health"}
-
-
-def test_a_later_diagnosis_is_the_one_of_the_runs_end_with_time_and_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(forecast, "OUTPUTS", tmp_path)
-    monkeypatch.setattr(pipeline, "write_report", lambda *folders: None)
-    for name, seconds in (("1", 6.0), ("2", 60.0), ("3", 60.0)):
-        run_dir = shutil.copytree(GOLDEN / "grpo", tmp_path / name)
-        record = json.loads((run_dir / "run.json").read_text())
-        record |= {"started": name, "finished": name, "seconds": {"train": seconds}}
-        (run_dir / "run.json").write_text(json.dumps(record))
-    pipeline._write_report(SimpleNamespace(path=tmp_path / "2"))
-    file = tmp_path / "2" / "diagnosis.json"
-    written = file.read_text()
-    assert f"a step took 10 s, 10.0 times the 1 s of {tmp_path / '1'}" in json.loads(written)["changed"]
-    file.unlink()
-    assert main([str(tmp_path / "2"), "--write"]) == 0
-    assert file.read_text() == written
 
 
 BAD = {

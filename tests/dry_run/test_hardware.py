@@ -87,12 +87,10 @@ NEEDS = "DOES NOT FIT: training needs .*, MORE than the 24 GB of hardware=gpu_24
      ("gpus_8x80gb", [], "fits: .* of the 80 GB of each GPU of hardware=gpus_8x80gb")],
 )  # fmt: skip
 def test_the_dry_run_says_whether_it_fits(show, hardware, overrides, verdict):
-    (head, _, memory, time, _, *details), problems = show(hardware, *overrides)
-    assert f", on hardware={hardware}; " in head and time.startswith("time     at least ")
+    (head, _, _, memory, *_), problems = show(hardware, *overrides)
+    assert f", on hardware={hardware}; " in head
     assert re.fullmatch(f"memory   {verdict}", memory)
     assert problems == ([memory.replace("   DOES NOT FIT", "")] if verdict == NEEDS else [])
-    [formula] = [line for line in details if line.startswith("time of training, at least: ")]
-    assert " rollouts x 256 tokens x " in formula
 
 
 MISSING = {
@@ -130,13 +128,13 @@ def test_engines_divide_gradients_and_moments_and_evaluation_has_two_models(show
 
 def test_what_only_measures_has_a_verdict_and_too_large_an_evaluation_its_own_remedy(show, capsys):
     print_dry_run(compose_config(["algo=none", "hardware=gpu_24gb", "dry_run=true"]))
-    memory = capsys.readouterr().out.splitlines()[2]
+    memory = capsys.readouterr().out.splitlines()[3]
     assert re.fullmatch("memory   fits: evaluation needs .* of the 24 GB of hardware=gpu_24gb", memory)
     _, [problem] = show("gpus_8x80gb", "eval.batch_size=4096", "max_tokens=1024")
     assert "each GPU of hardware=gpus_8x80gb; use eval.batch_size=" in problem
 
 
 def test_hardware_of_the_users_own():
-    own = ["hardware.name=mine", "hardware.gpus=2", "hardware.memory_gb=48", "hardware.tflops=90", "scale=ddp"]
-    cfg = compose_config([*own, "hardware.bandwidth_gbs=800", "dry_run=true"])
+    own = ["hardware.name=mine", "hardware.gpus=2", "hardware.memory_gb=48", "scale=ddp"]
+    cfg = compose_config([*own, "dry_run=true"])
     assert cfg.algo.args["per_device_train_batch_size"] == 64

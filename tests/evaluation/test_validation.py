@@ -69,7 +69,7 @@ def test_the_kl_is_that_of_evaluation(adapter, experiment):
 def test_the_best_policy_becomes_the_runs_model(command_line, tmp_path):
     """Nothing is right at 8 tokens, so that the start model, which is the first, is the best."""
     small = [*SMALL, *ROLLOUTS_OF_8["grpo"], "reward=brevity", "algo.args.max_steps=2", "algo.args.save_steps=1"]
-    done = command_line(*small, "device=cpu", "eval.best=true", "output_dir=run", cwd=tmp_path)
+    done = command_line(*small, "device=cpu", "eval.best=true", "keep_checkpoints=true", "output_dir=run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     run = tmp_path / "run"
     assert not list(run.glob("*best*"))

@@ -21,7 +21,7 @@ ON_CPU = (str(Path(__file__).parent / "on_cpu.py"),)
 
 SMALL = [
     *("device=cpu", "device.threads=1", "eval.rows=16", "eval.cache_dir=null", "task.baselines=false", "max_tokens=12"),
-    *("algo.args.per_device_train_batch_size=8", "algo.args.save_steps=2"),
+    *("algo.args.per_device_train_batch_size=8", "algo.args.save_steps=2", "keep_checkpoints=true"),
 ]
 GROUP = "algo.args.num_generations=4"
 REWARDS = """

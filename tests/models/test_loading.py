@@ -294,8 +294,7 @@ def test_a_runs_reward_model_is_loaded_as_it_was_trained(peft, tmp_path):
     quantization = "{load_in_4bit: true, bnb_4bit_quant_type: nf4, bnb_4bit_compute_dtype: bfloat16,"
     quantization = f"{quantization} bnb_4bit_use_double_quant: true}}" if peft == "qlora" else "null"
     (tmp_path / ".hydra" / "config.yaml").write_text(
-        "model: {dtype: '${peft.dtype}', attn_implementation: '${rlhf_exp.attention:a,b}'}\n"
-        f"peft: {{dtype: {cfg.peft.dtype}, quantization: {quantization}}}\n"
+        f"model: {{dtype: {cfg.peft.dtype}}}\npeft: {{quantization: {quantization}}}\n"
     )
     model, _ = load_reward_model(with_reward(tmp_path))
     assert model.dtype == trainer.model.dtype

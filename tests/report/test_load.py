@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 from rlhf_exp.runs.folder import write_jsonl
@@ -9,13 +7,6 @@ from rlhf_exp.runs.load import NotARun, find_runs, load_run
 def write_record(folder, text='{"status": "running"}'):
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(text)
-
-
-def test_an_older_folders_completions_without_number_and_decoding_are_paired(run_dir):
-    lines = (run_dir / "samples.jsonl").read_text().splitlines()
-    rows = [row for row in map(json.loads, lines) if (row.pop("sample"), row.pop("decoding")) == (0, "sampled")]
-    write_jsonl(run_dir / "samples.jsonl", rows)
-    assert len(load_run(run_dir).paired_samples()) == 24
 
 
 @pytest.mark.parametrize("text", ["", '{"sta', "[]", "null"])

@@ -1,7 +1,6 @@
 import pytest
 
 from rlhf_exp.report.__main__ import main
-from rlhf_exp.runs.__main__ import main as list_runs
 
 
 def test_one_run_writes_into_its_own_folder_and_prints_the_table(run_dir, capsys):
@@ -37,15 +36,3 @@ def test_a_mistake_is_answered_in_one_line(run_dir, tmp_path, monkeypatch, capsy
     assert main(arguments.split()) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"rlhf_exp report: {message}") and error.count("\n") == 1
-
-
-def test_runs_that_were_selected_from_the_list_are_compared(tmp_path, monkeypatch, capsys, make_run):
-    monkeypatch.chdir(tmp_path)
-    for seed in range(2):
-        make_run(tmp_path / "outputs" / "study" / str(seed), seed)
-    make_run(tmp_path / "outputs" / "torn").joinpath("run.json").write_text("{")
-    assert list_runs(["--filter", "max_tokens=64", "--compare", "--out", "there"]) == 0
-    assert "2 runs compared" in (tmp_path / "there" / "report.html").read_text()
-    assert list_runs(["--compare"]) == 2
-    assert list_runs(["--filter", "seed=7", "--compare"]) == 2
-    assert capsys.readouterr().err.endswith("rlhf_exp runs: --compare: no run to compare is left\n")

@@ -12,7 +12,7 @@ from tests.runs.building import flip
 SMALL = [
     *("algo=sft", "max_tokens=8", "algo.args.per_device_train_batch_size=8", "algo.args.max_steps=6"),
     *("algo.args.save_steps=2", "algo.args.save_total_limit=3", "eval.rows=8", "monitor.every_steps=2"),
-    *("eval.every=2", "eval.every_rows=8", "eval.best=true", "device=cpu", "device.threads=1"),
+    *("eval.every=2", "eval.every_rows=8", "eval.best=true", "device=cpu", "device.threads=1", "keep_checkpoints=true"),
 ]
 KINDS = {"full": [], "lora": ["peft=lora", "algo.args.learning_rate=1e-3"], "last": ["eval.best=false"]}
 

@@ -84,15 +84,6 @@ def test_a_process_names_its_share_of_the_rollout_as_one_process_would(make, mon
     assert places == [(i,) for i in range(6)]
 
 
-def test_a_checkpoint_of_an_earlier_version_can_be_resumed(make):
-    trainer = make(*ROLLOUTS_OF_8["grpo"])
-    trainer._tr_loss, trainer._globalstep_last_logged = torch.tensor(0.0), 0
-    progress = trainer._take_progress()
-    assert progress.pop("rollouts") == 0
-    trainer._set_progress(progress)
-    assert trainer.rollouts == 0
-
-
 def test_only_sampling_of_one_completion_per_row_takes_the_numbers():
     for other in ({"do_sample": False}, {"num_beams": 2}):
         config = GenerationConfig(**{"do_sample": True, "max_new_tokens": 4, **other})

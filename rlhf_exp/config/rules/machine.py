@@ -54,11 +54,11 @@ def check_machine(cfg: Config) -> Iterator[Problem]:
 def check_hardware(cfg: Config) -> Iterator[Problem]:
     """A run is on the hardware it was divided for; a dry run may be about any."""
     hardware, n = cfg.hardware, processes.count()
-    given = [hardware.gpus, hardware.memory_gb, hardware.tflops, hardware.bandwidth_gbs]
-    if given == [None] * 4:
+    given = [hardware.gpus, hardware.memory_gb]
+    if given == [None] * 2:
         return
     if None in given:
-        yield conflict(cfg, "hardware", "needs gpus, memory_gb, tflops and bandwidth_gbs together")
+        yield conflict(cfg, "hardware", "needs gpus and memory_gb together")
     elif cfg.dry_run and cfg.device.name == "cpu":
         yield conflict(cfg, "device", f"not with hardware={hardware.name}, which has GPUs; leave one of the two out")
     elif not cfg.dry_run and cfg.device.use_cpu:
