@@ -35,7 +35,7 @@ SEEDS = ("seed", "algo.args.seed", "reward.random.seed")
 
 
 LATER = {
-    "algo.trainer": None, "algo.loss_constant": None, "task.draw": "uniform", "task.label_noise": 0.0,
+    "algo.trainer": None, "algo.loss_constant": None, "task.label_noise": 0.0,
     "task.largest": None, "eval.probes": "off",
 }  # fmt: skip
 """Keys that runs of earlier versions do not have, with the value that says the same."""
