@@ -89,7 +89,6 @@ def describe_plan(study: Study, stages: Iterable[str], plan: list[Planned]) -> s
         total += sum(known) / at_once
         unknown = "-" if what == SKIP else "unknown"
         rows.append((name, str(len(same)), what, why, duration(sum(known) / at_once) if known else unknown))
-    rows += [(name, "?", RUN, "Optuna chooses its runs", "unknown") for name in stages if not study.stages[name].jobs]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     is_unknown = any(row[-1] == "unknown" for row in rows)
