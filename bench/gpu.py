@@ -72,11 +72,8 @@ RUNS = {
     "tiny_one": TINY,
     "tiny_ddp": [*TINY, "scale=ddp"],
     "tiny_fsdp2": [*TINY, "scale=fsdp2"],
-    "tiny_zero2": [*TINY, "scale=zero2"],
-    "tiny_zero3": [*TINY, "scale=zero3"],
     "grpo_one": [*DEFAULT, "generation=compact"],
     "grpo_fsdp2": [*DEFAULT, "scale=fsdp2"],
-    "grpo_zero3": [*DEFAULT, "scale=zero3"],
 }  # fmt: skip
 WHOLE = ("default",)
 """Runs with the settings that they have, not shortened."""

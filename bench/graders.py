@@ -58,8 +58,8 @@ COMMAND = "python -m bench.graders > docs/results/graders.md"
 
 DESIGN = (
     "Some of these pay by design: a corrupted answer can be another right one, where the grader checks a property."
-    " `task=reasoning_gym` grades each answer in a process with limits, fixes hash seed and Python's random numbers,"
-    " counts errors as failed, and gives an empty answer nothing ([own_task.md](../own_task.md#taskreasoning_gym))."
+    " [An example](../../examples/reasoning_gym/README.md) grades each answer in a process with limits, fixes hash seed"
+    " and Python's random numbers, counts errors as failed, and gives an empty answer nothing."
 )
 METHOD = (
     f"Each data set has its default options and seed 0. Rows: {TRAIN} to choose the best of {len(CONSTANTS) + 1}"

@@ -3,6 +3,7 @@
 import runpy
 import shutil
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -78,6 +79,18 @@ def test_own_algorithm(call):
     assert "2 runs compared" in compared and "positive_rloo" in compared
 
 
+def test_reasoning_gym():
+    gym = pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
+    example = SimpleNamespace(**runpy.run_path(str(EXAMPLES / "reasoning_gym" / "problems.py")))
+    rows = example.read(SimpleNamespace(options={"dataset": "string_insertion"}))  # its grader calls eval
+    row = rows["train"][0]
+    assert len(rows["train"]) > 4 * len(rows["test"]) > 0 and row["question"] in example.prompt(row)
+    gold = gym.create_dataset("string_insertion", seed=0, size=example.ROWS)[int(row["id"])]["answer"]
+    assert example.grade(f"so <answer>{gold}</answer>", row).outcome == "correct"
+    answers = ["", "exit()", "open('/tmp/x', 'w')", "__import__('os').kill(1, 0)"]
+    assert [example.grade(f"<answer>{answer}</answer>", row).outcome for answer in answers] == ["failed"] * 4
+
+
 @pytest.mark.parametrize(
     ("algo", "trainer", "line"),
     [
@@ -94,5 +107,6 @@ def test_a_trainer_that_does_not_fit_is_refused_in_one_line(tmp_path, command_li
 
 def test_an_example_is_short_and_says_how_it_is_run():
     files = sorted(EXAMPLES.glob("*/*.py"))
-    assert files and all(len(file.read_text().splitlines()) < 40 for file in files)
+    long = [file.parent.name for file in files if len(file.read_text().splitlines()) >= 40]
+    assert files and long == ["reasoning_gym"]
     assert all(list_commands(folder / "README.md") for folder in EXAMPLES.glob("own_*"))

@@ -22,7 +22,7 @@ from rlhf_exp.config.rules.machine import VERSIONS
 
 ROOT = Path(__file__).parent.parent
 LOCKS = ("requirements.lock", "requirements-vllm.lock", "requirements-vllm-cpu.lock")
-CUDA_PACKAGES = re.compile(r"(nvidia|cuda|triton|flash|vllm|deepspeed)\b")
+CUDA_PACKAGES = re.compile(r"(nvidia|cuda|triton|flash|vllm)\b")
 
 
 def read_lock(name: str) -> dict[str, str]:
@@ -45,8 +45,7 @@ def lock() -> dict[str, str]:
 def test_lock_pins_what_is_declared_and_no_package_of_cuda(lock: dict[str, str]) -> None:
     assert (lock["torch"], lock["trl"]) == ("2.13.0", "1.16.0")
     assert [name for name in lock if CUDA_PACKAGES.match(name)] == []
-    # reasoning-gym's data sets are for one task, and trackio wants an older pillow; without them tests are skipped.
-    others = (PROJECT["name"], "reasoning-gym", "trackio")
+    others = (PROJECT["name"], "trackio")  # trackio wants an older pillow; without it tests are skipped
     wanted = [x for x in DECLARED if x.name not in others and not CUDA_PACKAGES.match(x.name)]
     assert [str(x) for x in wanted if not x.specifier.contains(lock[canonicalize_name(x.name)])] == []
 

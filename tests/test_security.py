@@ -51,7 +51,6 @@ def test_nothing_is_printed_but_by_the_functions_that_make_it_printable():
         "chat/__main__.py": 1,  # numbers
         "commands.py": 1,  # a traceback, made printable
         "errors.py": 2,  # tell and say
-        "graders/reasoning_gym.py": 4,  # between two processes
         "pipeline.py": 1,  # terminal_table, printable but for the colour of a line
         "progress.py": 1,
         "report/__main__.py": 1,  # terminal_table

@@ -16,7 +16,7 @@ ROOT = Path("/tmp/calibration")
 
 SHARED = [
     "eval.rows=96", "eval.start_completions=2", "monitor.every_steps=2", "algo.args.logging_steps=1",
-    "algo.args.disable_tqdm=true", "device=cpu", "eval.cut_reasoning=true",
+    "algo.args.disable_tqdm=true", "device=cpu",
 ]  # fmt: skip
 TRAINS_POLICY = ["task.baselines=false"]
 WATCHED = ["eval.every=10", "eval.every_rows=96"]
@@ -153,34 +153,33 @@ FAILURES = {
 DRIFTS = "kl_drift held_out_kl gradient_spike nonfinite_loss entropy_collapse entropy_explosion reward_fell"
 MEANT = {
     "rate_too_high": ("accuracy falls", DRIFTS),
-    "rate_too_low": ("nothing is learned", "policy_stands_still reward_flat"),
+    "rate_too_low": ("nothing is learned", "policy_stands_still"),
     "pretrained_rate": ("accuracy falls to 0", DRIFTS),
     "farmable_no_kl": ("accuracy falls, reward rises", "one_component_carries_the_reward reward_without_gain"
                        " reward_apart_from_outcome"),
     "partial_only": ("accuracy falls, reward rises",
                      "format_farming one_component_carries_the_reward reward_without_gain reward_apart_from_outcome"),
-    "budget_too_small": ("all completions are cut off", "truncation no_reward_variance reward_flat"),
+    "budget_too_small": ("all completions are cut off", "truncation no_reward_variance"),
     "top_p": ("the sampled distribution is not the trained one", "negative_kl sampled_apart_from_trained"),
     "wrong_reference": ("the policy is held to another model", "wrong_reference"),
     "frozen_adapter": ("no weight changes", "policy_stands_still"),
-    "reward_zero": ("nothing can be learned", "no_reward_variance reward_flat"),
-    "reward_shifted": ("accuracy does not rise", "reward_apart_from_outcome reward_flat"),
+    "reward_zero": ("nothing can be learned", "no_reward_variance"),
+    "reward_shifted": ("accuracy does not rise", "reward_apart_from_outcome"),
     "no_eos": ("every rollout fills the budget", "misses_end_of_text truncation"),
     "one_outcome": ("most groups have one outcome", "no_reward_variance"),
-    "vf_coef_0": ("the critic explains nothing", "explained_variance critic_collapse"),
+    "vf_coef_0": ("the critic explains nothing", "explained_variance"),
     "huge_clip": ("accuracy falls", f"{DRIFTS} clip_fraction sampled_apart_from_trained"),
-    "critic_noise": ("explained variance far below 0", "explained_variance critic_collapse value_loss_spike"),
+    "critic_noise": ("explained variance far below 0", "explained_variance value_loss_spike"),
     "labels_flipped": ("accuracy falls", "accuracy_fell"),
     "dpo_displaced": ("chosen log-probabilities fall", "chosen_falls kl_drift held_out_kl"),
     "reward_model_hacked": ("accuracy falls, the model's score rises",
                             "over_optimisation one_component_carries_the_reward reward_without_gain"),
     "reward_model_length": ("held-out pairs at chance", "ranks_by_length reward_model_at_chance"),
-    "test_rows_in_training": ("held-out rows were learned by heart",
-                              "held_out_rows_in_training answers_without_reasoning"),
+    "test_rows_in_training": ("held-out rows were learned by heart", ""),
     "stale_sampling": ("rollouts are the start model's", "sampled_apart_from_trained"),
-    "component_100": ("accuracy falls", "one_component_carries_the_reward reward_without_gain length_explosion"
+    "component_100": ("accuracy falls", "one_component_carries_the_reward reward_without_gain"
                       " reward_apart_from_outcome"),
-    "reward_random": ("accuracy does not rise", "reward_apart_from_outcome reward_flat"),
+    "reward_random": ("accuracy does not rise", "reward_apart_from_outcome"),
 }  # fmt: skip
 """Of each failure how it shows that the run is sick, apart from any rule, and the findings that name it rightly:
 several where they share the cause."""

@@ -50,7 +50,6 @@ def list_parts(
         list_false_alarms(runs, calibration, fresh, crossed),
         list_failures(verdicts),
         list_others(runs, calibration),
-        describe_cuts(runs),
         describe_onsets(verdicts),
         list_remedies(),
         list_public(runs, crossed, verdicts),
@@ -282,22 +281,6 @@ def measure_harm(runs: list[Archived]) -> str:
     if not changes:
         return "-"
     return f"{sum(changes) / len(changes):+.0f} ({min(changes):+.0f} to {max(changes):+.0f})"
-
-
-def describe_cuts(runs: dict[str, list[Archived]]) -> str:
-    """How many right answers pass with their reasoning cut off, where that was measured."""
-    said = []
-    for kind, name in (("healthy", ""), ("failures", "test_rows_in_training")):
-        sections = [run.evaluation for run in runs[kind] if run.name == (name or run.name)]
-        for side in ("baseline", "trained"):
-            cuts = [cut for of in sections if (cut := of.get(side, {}).get("cut_reasoning"))]
-            n = sum(cut["n"] for cut in cuts)
-            share = sum(cut["n"] * cut["passed"]["value"] for cut in cuts) / n
-            said.append(f"{100 * share:.1f}% ({n} right answers, {len(cuts)} runs)")
-    return (
-        f"**Right answers that pass with their reasoning cut off**, before and after training: healthy runs {said[0]},"
-        f" {said[1]}; `test_rows_in_training` {said[2]}, {said[3]}."
-    )
 
 
 def describe_onsets(verdicts: list[dict[str, Any]]) -> str:

@@ -153,7 +153,7 @@ class ComputeMeter(TrainerCallback):
 def measure_memory(trainer: Any, optimizer: Any) -> dict[str, float]:
     """MB (10^6 bytes) of the tensors of each part of training that there is, by their storages, each counted once: of a
     sharded tensor the part of this process, of one in 4 bits also its scales. `gradients` and `optimizer` are also of
-    PPO's critic. What DeepSpeed keeps in buffers of its own is not in it."""
+    PPO's critic."""
     seen: dict[int, int] = {0: 0}  # an empty storage is at 0
 
     def measure(tensors: Iterable[Any]) -> float:

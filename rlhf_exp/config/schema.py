@@ -207,7 +207,7 @@ class Hardware:
 class Scale:
     """The engine of several processes; what it needs of TRL's arguments is set by conf/scale."""
 
-    name: Literal["none", "ddp", "fsdp2", "zero2", "zero3"]
+    name: Literal["none", "ddp", "fsdp2"]
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,6 @@ class Eval:
     completions: Annotated[int, Within(COMPLETIONS)]
     start_completions: Annotated[int, Within(COMPLETIONS)]
     greedy: bool
-    cut_reasoning: bool
     probes: Literal["on", "off"]
     batch_size: Annotated[int, Within(BATCH)]
     temperature: Annotated[float, Within("> 0, <= 10")]

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 def build_args(cfg: Config) -> "TrainingArguments":
-    """The TRL config object for `cfg`; for another machine without the arguments that look for its GPU and DeepSpeed
-    here. With several processes the group must be open (`processes.connect`), since TRL's arguments look for it.
+    """The TRL config object for `cfg`; for another machine without the argument that looks for its GPU here. With
+    several processes the group must be open (`processes.connect`), since TRL's arguments look for it.
 
     Raises:
         ConfigError: a GPU is missing, or TRL itself refuses the arguments.
@@ -39,7 +39,7 @@ def build_args(cfg: Config) -> "TrainingArguments":
     forget_engine()
     # PPOConfig, of this package, also has the algorithm's own keys.
     own = {name: value for name, value in vars(cfg.algo).items() if name in load_arguments(cfg.algo.name)}
-    args = cfg.algo.args | ({"use_cpu": True, "deepspeed": None} if elsewhere else {})
+    args = cfg.algo.args | ({"use_cpu": True} if elsewhere else {})
     known = load_arguments(cfg.algo.name)
     args = {name: float(value) if _is_whole(value, known[name].default) else value for name, value in args.items()}
     try:

@@ -70,7 +70,7 @@ class Signals:
         kind, _, path = need.partition("/")
         if kind == "evaluation":
             return self.measured(path) is not None
-        return len(self.series(need)) >= (3 if kind == "validation" else LEAST_ROWS)
+        return len(self.series(need)) >= LEAST_ROWS
 
     def rise(self, names: str, of: Callable[[float], float] = float, sign: int = 1, window: int = 0) -> Course:
         """At each step how far the recent rows' median of `of(value)` is above that of the start; below it for sign -1.
@@ -121,10 +121,6 @@ class Signals:
             return []
         error = math.sqrt(2 / rows)
         return [(step, (angle(series[0][1]) - angle(value)) / error) for step, value in series[1:]]
-
-    def changed(self, path: str) -> float:
-        """How much higher a share is for the trained model than for the start model, by `angle`."""
-        return angle(self.read(f"trained/{path}")) - angle(self.read(f"baseline/{path}"))
 
     def late(self, course: Course) -> Course:
         """The second half of a course, by the planned number of steps, without which it is the whole."""
@@ -241,11 +237,6 @@ class Signals:
 
     def raise_entropy(self) -> list[str]:
         return [self.set_arg("entropy_coef", max(2 * self.arg("entropy_coef", 0.0), 0.01)), self.lower_rate(2)]
-
-    def unbias_length(self) -> list[str]:
-        """Overrides against a preference for length: a loss that does not divide by it, where there is one."""
-        others = "dr_grpo" in self.algorithm.losses and self.config["algo"]["args"].get("loss_type") != "dr_grpo"
-        return [*(["loss_type=dr_grpo"] if others else []), *self.hold_policy()]
 
     def scale_length(self, factor: float) -> list[str]:
         """Overrides that make training `factor` times as long as the run was, by changing what ends it."""

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, TrainingArguments
 from rlhf_exp import processes
 from rlhf_exp.config.device import count_completions, count_processes, targets_other_hardware
 from rlhf_exp.config.model_shape import count_token_bytes
-from rlhf_exp.config.rules.machine import DEEPSPEED, SHARDED
+from rlhf_exp.config.rules.machine import SHARDED
 from rlhf_exp.config.schema import Config, Ppo
 
 OPTIMIZER_STATES = 2  # AdamW's two moments
@@ -49,7 +49,7 @@ def estimate_memory(
     width, of_algo = torch.finfo(model.dtype).bits // 8, cfg.algo.row
     weights = count_weight_bytes(cfg, model, width)
     # Among how many processes gradients and moments are divided.
-    parts = count_processes(cfg) if cfg.scale.name in (*SHARDED, *DEEPSPEED) else 1
+    parts = count_processes(cfg) if cfg.scale.name in SHARDED else 1
     held = {"weights": weights, "AdamW's moments": trained * width * OPTIMIZER_STATES / parts}
     if cfg.peft.own_reference and keeps_reference(cfg, args):
         held["the reference"] = weights

@@ -22,7 +22,6 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.adapters import add_adapter, build_peft_config
 from rlhf_exp.models.loading import load_tokenizer
-from rlhf_exp.models.scoring import loading_whole
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.untrained import build_config, build_tokenizer
 from rlhf_exp.rewards import build_rewards, load_function
@@ -72,7 +71,6 @@ def load_shape_and_tokenizer(
     return shape, _unless_offline(lambda: load_tokenizer(source), source.path, "its tokenizer", unchecked)
 
 
-@loading_whole()
 def build_on_meta(cfg: Config, shape: PretrainedConfig) -> "tuple[PreTrainedModel, int]":
     """The model without storage, and how many of its parameters are trained."""
     dtype = (shape.dtype or torch.float32) if cfg.model.dtype == "auto" else getattr(torch, cfg.model.dtype)

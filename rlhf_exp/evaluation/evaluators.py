@@ -25,7 +25,6 @@ from rlhf_exp.evaluation.completions import Completion, judge, sample_held_out
 from rlhf_exp.evaluation.metrics import average_rows, compare, summarise
 from rlhf_exp.evaluation.preferences import compare_preferences, find_errors, summarise_preferences
 from rlhf_exp.evaluation.probes import Probes, load_probes, summarise_probes
-from rlhf_exp.evaluation.reasoning import cut_reasoning
 from rlhf_exp.evaluation.token_figures import add_token_figures
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_policy, load_scorer
@@ -86,7 +85,6 @@ class PolicyEvaluator:
         self.experiment.folder.record |= {"eval_engine": choose_engine(cfg), "baseline_cached": cached}
         completions = add_token_figures(self.experiment, judge(self.experiment, sampled), start_model)
         section = summarise(completions, cfg.max_tokens, cfg.eval.completions)
-        section |= self._cut_reasoning(start_model, completions)
         loss, demonstrations = self._measure_loss(start_model)
         section |= loss
         if cfg.algo.row.has_implicit_rewards:
@@ -116,7 +114,6 @@ class PolicyEvaluator:
         completions = judge(self.experiment, sample_held_out(self.experiment, policy, start_model, source=source))
         completions = add_token_figures(self.experiment, completions, policy, start_model)
         section, start, pairs = summarise(completions, cfg.max_tokens), self.measured["baseline"], []
-        section |= self._cut_reasoning(policy, completions)
         paired = compare(start.completions, completions, cfg.max_tokens)
         if before := start.demonstrations:
             scored = answers.score_demonstrations(self.experiment, policy, "loss, trained")
@@ -143,10 +140,6 @@ class PolicyEvaluator:
             more |= {"probes": summarise_probes(self.replies), "probe_facts": self.probes.facts}
             write_jsonl(self.experiment.folder.path / "probes.jsonl", self.replies)
         write_measured(self.experiment.folder.path, self.experiment.task.eval, self.measured, **more)
-
-    def _cut_reasoning(self, model: Model, completions: list[Completion]) -> dict[str, Any]:
-        cuts = self.experiment.cfg.eval.cut_reasoning
-        return {"cut_reasoning": cut_reasoning(self.experiment, model, completions)} if cuts else {}
 
     def _measure_loss(self, start_model: Model) -> tuple[dict[str, Any], list[answers.Scored]]:
         """The start model's `loss`, and the demonstrations that it is of; or `loss_left_out`, a sentence why there is

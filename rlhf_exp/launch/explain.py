@@ -22,7 +22,7 @@ from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import one_of, suggest
 from rlhf_exp.errors import ConfigError
 
-EXTRAS = {"submitit_local": "slurm", "submitit_slurm": "slurm", "optuna": "optuna"}
+EXTRAS = {"submitit_local": "slurm", "submitit_slurm": "slurm"}
 """Options that a package brings, with its extra in pyproject.toml."""
 INSTEAD = {
     "model": "a hub id or a folder is model.path=PATH; the option ",

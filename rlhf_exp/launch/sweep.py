@@ -6,7 +6,6 @@ Hydra composes each job only when its turn comes, so without this check a
 mistake in the last job would show only after all others have run.
 """
 
-import shlex
 import sys
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
@@ -14,7 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import yaml
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_loader import ConfigLoader
@@ -41,8 +39,6 @@ PLUGINS = {
     "hydra/launcher/submitit_slurm": "SlurmLauncher",
 }
 """Options of Hydra's groups, and the class in hydra_plugins/ that each names."""
-NO_TRIAL = "No trials are completed yet."
-"""Optuna's error, a ValueError, if it is asked for the best of none."""
 
 
 def register_plugins() -> None:
@@ -56,7 +52,7 @@ def register_plugins() -> None:
 
 
 def prepare_sweep(config: DictConfig, loader: ConfigLoader) -> tuple[Jobs, dict[str, Config]]:
-    """Check every job before the first starts; if a sweeper such as Optuna's chooses them, check what they share.
+    """Check every job before the first starts.
 
     Returns:
         the jobs, and the config of each by what its sweep varies.
@@ -65,29 +61,25 @@ def prepare_sweep(config: DictConfig, loader: ConfigLoader) -> tuple[Jobs, dict[
         ConfigError: the problems of all jobs, a line each; none was started.
     """
     params, choices = config.hydra.sweeper.params or {}, config.hydra.runtime.choices
-    launcher, tuned = choices["hydra/launcher"], choices["hydra/sweeper"] != "basic"
+    launcher = choices["hydra/launcher"]
     parser = OverridesParser.create(config_loader=loader)
     typed = parser.parse_overrides(list_typed(config))
     swept = {text.get_key_element() for text in typed if text.is_sweep_override()} | set(params)
-    listed = [[str(text.input_line) for text in typed if not text.is_sweep_override()]]
-    if not tuned:
-        given = parser.parse_overrides([f"{key}={value}" for key, value in params.items()])
-        listed = BasicSweeper.split_arguments([*given, *typed], max_batch_size=None)[0]
+    given = parser.parse_overrides([f"{key}={value}" for key, value in params.items()])
+    listed = BasicSweeper.split_arguments([*given, *typed], max_batch_size=None)[0]
     composed = [loader.load_sweep_config(config, overrides) for overrides in listed]
-    first, total = composed[0], 0 if tuned else len(listed)
-    jobs = Jobs(run_job, list(sys.argv), Path(config.hydra.sweep.dir), total, frozenset(swept),
-                first.device.use_cpu, tuned)  # fmt: skip
-    if problems := check_tuning(config.hydra, first) if tuned else []:
-        raise ConfigError(problems)
+    first, total = composed[0], len(listed)
+    folder = Path(config.hydra.sweep.dir)
+    jobs = Jobs(run_job, list(sys.argv), folder, total, frozenset(swept), first.device.use_cpu)
     if launcher != "basic":
         hide_bars()
         if processes.count() > 1:
             raise ConfigError([f"hydra/launcher={launcher}: takes one process per run; use hydra/launcher=basic"])
     if not first.dry_run:
-        tell(f"checking {total or 'the'} jobs")  # importing TRL takes seconds
+        tell(f"checking {total} jobs")  # importing TRL takes seconds
     problems, configs = check_jobs(jobs, composed, listed)
     if problems:
-        raise ConfigError([*problems, f"none of {total} jobs was started" if total else "no job was started"])
+        raise ConfigError([*problems, f"none of {total} jobs was started"])
     varied = [" ".join(text for text in job if text.split("=")[0] in swept) or "the job" for job in listed]
     return jobs, dict(zip(varied, configs, strict=True))
 
@@ -95,18 +87,6 @@ def prepare_sweep(config: DictConfig, loader: ConfigLoader) -> tuple[Jobs, dict[
 def list_typed(config: DictConfig) -> list[str]:
     """The overrides of a sweep as they were typed: the seed in `model.path=outputs/x/seed-${seed}` is each job's."""
     return list(OmegaConf.to_container(config.hydra.overrides.task, resolve=False))  # type: ignore[arg-type]
-
-
-def check_tuning(settings: DictConfig, config: DictConfig) -> list[str]:
-    """Why this search would not choose well; `config` is that of a job, without what is searched for."""
-    problems = []
-    if str(settings.sweeper.direction).rpartition(".")[2] != "maximize":
-        problems.append("hydra.sweeper.direction: must be maximize; the jobs return held-out accuracy, or the reward")
-    if config.eval.split != "validation":
-        problems.append(f"eval.split={config.eval.split}: a search chooses settings; it needs eval.split=validation")
-    if config.dry_run:
-        problems.append("dry_run=true: gives a search nothing to choose by; use hydra.mode=RUN with it, without -m")
-    return problems
 
 
 def run_sweep(config: DictConfig, loader: ConfigLoader) -> int:
@@ -129,10 +109,6 @@ def run_sweep(config: DictConfig, loader: ConfigLoader) -> int:
             sweeper.sweep(arguments=list_typed(config))
         except BrokenProcessPool:
             say("the process of a job has died (out of memory?), and those of the other jobs were ended")
-        except ValueError as error:
-            if str(error) != NO_TRIAL:
-                raise
-            say("no trial of the search has succeeded")
         statuses = jobs.end()
     bad = {number + 1: status for number, status in statuses.items() if status}
     if bad and len(statuses) > 1:
@@ -140,8 +116,6 @@ def run_sweep(config: DictConfig, loader: ConfigLoader) -> int:
         say(f"{len(bad)} of {len(statuses)} jobs did not succeed ({which})")
     if processes.is_main():
         report_study(jobs.folder)
-        if jobs.tuned:
-            print_best(jobs.folder)
     return min(bad.values(), default=0)  # the status of a failure (1) precedes that of a refusal (2)
 
 
@@ -188,16 +162,6 @@ def report_study(folder: Path) -> None:
         tell(f"\n{study_table(runs)}\nreport  {page}")
     except ConfigError as error:
         say(f"no report was written: {error}")
-
-
-def print_best(folder: Path) -> None:
-    """Print what Optuna found best in a sweep's folder, and how to measure it; nothing if its search was cut off."""
-    if not (path := folder / "optimization_results.yaml").is_file():
-        return
-    found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    best = shlex.join(f"{key}={value}" for key, value in found["best_params"].items())
-    tell(f"best    {best}: {found['best_value']:.4g} on the rows that it was chosen on, so less on others")
-    tell(f"        on test rows: the same command with hydra.mode=RUN, without -m, and with {best} eval.split=test")
 
 
 def _make_folder(config: DictConfig) -> Path:

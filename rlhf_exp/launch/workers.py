@@ -29,7 +29,6 @@ from omegaconf import DictConfig
 from rlhf_exp import processes
 from rlhf_exp.errors import FAILED, SIGNALLED, Stop, say
 from rlhf_exp.runs.folder import write_json, write_text
-from rlhf_exp.runs.load import load_run
 from rlhf_exp.runs.stopping import SIGNALS, StopSignals
 
 STOP = "stop"
@@ -62,9 +61,8 @@ class Jobs:
         work: runs one job: of its config, Hydra's part of it, these Jobs, and whether it has begun before.
         argv: the command line.
         folder: of the sweep.
-        total: how many jobs there are; 0 if not known.
+        total: how many jobs there are.
         swept: the keys that the jobs differ in.
-        tuned: Optuna chooses them.
     """
 
     work: Callable[[DictConfig, DictConfig, "Jobs", bool], int]
@@ -73,12 +71,11 @@ class Jobs:
     total: int
     swept: frozenset[str]
     use_cpu: bool
-    tuned: bool = False
     notes: Path = Path()  # a folder that `run_sweep` makes
     home: tuple[str, int] = field(default_factory=_name_process)
 
-    def __call__(self, cfg: DictConfig) -> float | None:
-        """Run one job and note its exit status; returns what Optuna maximises, if it chooses the jobs.
+    def __call__(self, cfg: DictConfig) -> None:
+        """Run one job and note its exit status.
 
         Raises:
             Stop: a signal has ended the job, and the sweep runs in this process; elsewhere no further job is started.
@@ -94,18 +91,16 @@ class Jobs:
             write_text(self.notes / STOP, str(status - SIGNALLED), any_rank=True)
             if at_home:
                 raise Stop(status - SIGNALLED)
-        return read_objective(Path(cfg.output_dir)) if self.tuned and status == 0 else None
 
     def name(self, number: int, overrides: list[str]) -> str:
         """job 3 of 18 (seed=0 max_tokens=64); `number` counts from 0."""
-        return f"job {number + 1}{f' of {self.total}' if self.total else ''} ({' '.join(overrides)})"
+        return f"job {number + 1} of {self.total} ({' '.join(overrides)})"
 
     def place(self, cfg: DictConfig, settings: DictConfig) -> None:
         """Set the folder of a job. With skip_finished its name has no number, since numbers change when the study
-        grows, and finished jobs must be found again; Optuna tries the same settings several times, always in one
-        order."""
+        grows, and finished jobs must be found again."""
         name = name_folder(settings.overrides.task, self.swept)
-        if not cfg.skip_finished or not name or self.tuned:
+        if not cfg.skip_finished or not name:
             name = f"{settings.job.num:02d}_{name}"
         cfg.output_dir = str(self.folder / name)
 
@@ -119,7 +114,7 @@ class Jobs:
         if number := self.stopped_by():
             raise Stop(number)
         ended = {number: job.get("status", FAILED) for number, job in self._read_notes().items()}
-        return {number: ended.get(number, FAILED) for number in range(self.total or len(ended))}
+        return {number: ended.get(number, FAILED) for number in range(self.total)}
 
     def stop(self, number: int) -> int:
         """Send a signal to the running jobs, and start no other; returns how many are running."""
@@ -234,11 +229,3 @@ def _is_preempted(status: int) -> bool:
         is_over = state[:1] in (["COMPLETING"], ["CANCELLED"])
         return not is_over or int(state[1]) != int(os.environ.get("SLURM_RESTART_COUNT", 0))
     return status in (SIGNALLED + PREEMPTION, SIGNALLED + signal.SIGTERM)
-
-
-def read_objective(folder: Path) -> float | None:
-    """What Optuna maximises: the trained model's accuracy on held-out rows, or its mean reward where no answer is
-    graded; None if it was not measured."""
-    trained = load_run(folder).evaluation.get("trained", {})
-    found = trained.get("accuracy") or trained.get("reward", {}).get("mean")
-    return found["value"] if found else None

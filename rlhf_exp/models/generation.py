@@ -6,7 +6,7 @@ Each completion draws from a stream of its own (row_random.py), so that it is th
 method. `method=compact` is a decoding loop that stops decoding rows that have ended: it removes them from the batch and
 from the cache, where `generate` continues them with padding until the longest one has ended. `method=trl` is
 transformers' `generate`.
-`auto` is compact on a CPU, where it is faster (bench/generation.py), and with FSDP2 and ZeRO-3, and trl elsewhere.
+`auto` is compact on a CPU, where it is faster (bench/generation.py), and with FSDP2, and trl elsewhere.
 
 Sampling baselines are a model's own weights, sampled in another way; what training gains is compared with them:
 

@@ -31,7 +31,7 @@ from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.adapters import UNREADABLE, load_adapted, load_weights
 from rlhf_exp.models.patches import patch_model
-from rlhf_exp.models.scoring import Model, loading_whole
+from rlhf_exp.models.scoring import Model
 from rlhf_exp.models.source import ModelSource, locate_start_model
 from rlhf_exp.models.untrained import create_untrained
 from rlhf_exp.runs.manifest import explain_damage, staged
@@ -71,7 +71,6 @@ def resolve_model(cfg: Config, run_dir: Path) -> ModelSource:
     return source.at(run_dir / START_MODEL)
 
 
-@loading_whole()
 def _make_start_model(cfg: Config, source: ModelSource, run_dir: Path) -> None:
     if (run_dir / START_MODEL).exists() and explain_damage(run_dir / START_MODEL) is None:
         return
@@ -198,7 +197,6 @@ def load_scorer(source: ModelSource, seed: int | None = None) -> Model:
     return model
 
 
-@loading_whole()
 def _load(kind: Any, source: ModelSource, **kwargs: Any) -> Model:
     kwargs |= {
         "dtype": source.dtype,

@@ -7,16 +7,12 @@
     with whole_weights(policy):      # where an engine divides the weights: all ranks enter and leave together
         ...                          # as many forward passes as this rank likes, without gradient
 
-    with loading_whole():            # each rank, or one alone
-        model = AutoModelForCausalLM.from_pretrained(path)
-
-Without FSDP2 and ZeRO-3 the last two change nothing. Each process needs memory for all weights.
+Without FSDP2 the last changes nothing. Each process needs memory for all weights.
 
 Batches hold rows of similar length, right-padded with their mask, in evaluation mode: a row's score does not depend on
 the other rows in its batch.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -28,7 +24,6 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
-from transformers.integrations import deepspeed
 
 from rlhf_exp import processes
 from rlhf_exp.progress import progress
@@ -43,9 +38,6 @@ BATCH_ELEMENTS = 2**26
 """Completion positions times vocabulary in one batch: 256 MiB of float32 logits."""
 
 BATCH_ROWS = 128
-
-HOOKS = ("_forward_pre_hooks", "_forward_hooks")
-"""Of a module, by which DeepSpeed gathers and divides its weights."""
 
 
 @contextmanager
@@ -63,10 +55,6 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
 def whole_weights(model: nn.Module) -> Iterator[None]:
     """Keep every part of the model gathered, where a pass would gather it and let it go again: the passes of one rank
     would wait for those of the others, which may take fewer."""
-    if any(hasattr(parameter, "ds_id") for parameter in model.parameters()):
-        with _whole_of_zero(model):
-            yield
-        return
     parts = [module for module in model.modules() if isinstance(module, FSDPModule)]
     for part in parts:
         part.set_reshard_after_forward(False, recurse=False)
@@ -77,18 +65,6 @@ def whole_weights(model: nn.Module) -> Iterator[None]:
         for part in parts:
             part.reshard()
             part.set_reshard_after_forward(part is not model, recurse=False)  # the root is needed again at once
-
-
-@contextmanager
-def loading_whole() -> Iterator[None]:
-    """Models that are loaded or made inside are whole: under ZeRO-3 transformers would divide any, not only those that
-    the trainer makes, and one process that loads alone would wait for the others."""
-    engine = deepspeed._hf_deepspeed_config_weak_ref
-    deepspeed.unset_hf_deepspeed_config()
-    try:
-        yield
-    finally:
-        deepspeed._hf_deepspeed_config_weak_ref = engine
 
 
 @torch.no_grad()
@@ -191,25 +167,3 @@ def pad(sequences: list[list[int]], pad_id: int, device: torch.device, left: boo
     rows = [torch.tensor(ids, dtype=torch.long) for ids in sequences]
     ids, mask = fill(rows, padding_value=pad_id), fill([torch.ones_like(row) for row in rows])
     return {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
-
-
-@contextmanager
-def _whole_of_zero(model: nn.Module) -> Iterator[None]:
-    """By DeepSpeed, without its hooks, which would divide each part again after its pass. TRL gathers for sampling
-    itself: what is there already is left alone."""
-    from deepspeed.runtime.zero.partition_parameters import GatheredParameters, ZeroParamStatus
-
-    parameters: list[Any] = list(model.parameters())  # DeepSpeed has given them attributes
-    for parameter in parameters:
-        parameter.ds_active_sub_modules.clear()
-    lacking = [parameter for parameter in parameters if parameter.ds_status == ZeroParamStatus.NOT_AVAILABLE]
-    hooks = [(module, name, getattr(module, name)) for module in model.modules() for name in HOOKS]
-    with GatheredParameters(lacking, enabled=bool(lacking)):
-        for module, name, found in hooks:
-            kept = ((key, hook) for key, hook in found.items() if not hook.__module__.startswith("deepspeed"))
-            setattr(module, name, OrderedDict(kept))
-        try:
-            yield
-        finally:
-            for module, name, found in hooks:
-                setattr(module, name, found)

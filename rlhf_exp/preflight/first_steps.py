@@ -17,7 +17,7 @@ from transformers import TrainerCallback, TrainerState
 
 from rlhf_exp import processes
 from rlhf_exp.algorithms import PAIRS
-from rlhf_exp.config.rules.machine import DEEPSPEED, SHARDED
+from rlhf_exp.config.rules.machine import SHARDED
 from rlhf_exp.errors import FailedCheck
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import Sampling, build_warpers
@@ -61,7 +61,7 @@ class FirstSteps(TrainerCallback):
             return
         row = self._cfg.algo.row
         found = [] if row.online else [check_held_rows(self._trainer, len(self._experiment.task.train))]
-        if self._cfg.scale.name in (*SHARDED, *DEEPSPEED):
+        if self._cfg.scale.name in SHARDED:
             record_checks(self._experiment, found)
             return
         found += [] if self._cfg.device.use_cpu else [try_longest_step(self._trainer, self._experiment)]

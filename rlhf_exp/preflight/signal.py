@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import torch
 
 from rlhf_exp.stats import CONFIDENCE, Interval, as_interval, share_interval
-from rlhf_exp.trainers.drawing import mixed_share
 
 RESAMPLES, SEED = 500, 0
 
@@ -44,3 +43,13 @@ def expect_signal(correct: Sequence[int], completions: Sequence[int], size: int)
         rate = (accuracy["high"] if accuracy["value"] == 0 else accuracy["low"]) or 0.0
         high = max(high, 1 - rate**size - (1 - rate) ** size)
     return as_interval(float(found[0]), low, high), bool(k.min() == 1)
+
+
+def mixed_share(beta: torch.Tensor, group: int) -> torch.Tensor:
+    """E[1 - p^G - (1 - p)^G] for p of Beta(a, b), where E[p^G] is the product of (a + i) / (a + b + i) over i < G.
+
+    Args:
+        beta: (rows, 2) float64, a and b.
+    """
+    i = torch.arange(group, dtype=torch.float64)
+    return 1.0 - ((beta[:, :, None] + i) / (beta.sum(1)[:, None, None] + i)).prod(-1).sum(-1)

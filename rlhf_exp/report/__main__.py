@@ -1,18 +1,15 @@
-"""python -m rlhf_exp report DIR... [--out FOLDER] [--against SETTING] [--inspect]
+"""python -m rlhf_exp report DIR... [--out FOLDER] [--against SETTING]
 
 One run: its report goes into its own folder. Several, or a sweep's folder: a comparison goes into --out.
 """
 
-import shlex
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser
 from pathlib import Path
 
 from rlhf_exp.commands import parse_flags, run_command
 from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.report import NotARun, UnknownSetting, find_runs, terminal_table, write_report
-from rlhf_exp.report.inspect import write_logs
-from rlhf_exp.runs.load import load_run, refusing_damage
 from rlhf_exp.runs.lock import find_latest
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp report", description=__doc__.splitlines()[2], allow_abbrev=False)
@@ -21,8 +18,6 @@ PARSER.add_argument(
 )
 PARSER.add_argument("--out", type=Path, metavar="FOLDER", help="where the report goes")
 PARSER.add_argument("--against", metavar="SETTING", help="the setting that others are tested against, not the best")
-PARSER.add_argument("--inspect", action="store_true",
-                    help="instead, the held-out samples as logs of Inspect, into RUN/inspect or --out")  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -35,8 +30,6 @@ def _work(arguments: list[str]) -> None:
     try:
         dirs = [find_latest(path) for path in args.dirs]
         run_dirs = list(dict.fromkeys(run_dir for path in dirs for run_dir in find_runs(path)))
-        if args.inspect:
-            return _write_logs(run_dirs, args)
         out = args.out or (dirs[0] if len(dirs) == 1 else None)
         if out is None:
             raise ConfigError([f"{len(run_dirs)} runs to compare: say where the report goes, with --out FOLDER"])
@@ -47,17 +40,6 @@ def _work(arguments: list[str]) -> None:
     except (NotARun, UnknownSetting, OSError) as error:
         raise ConfigError([str(error)]) from None
     tell(f"written: {page}")
-
-
-def _write_logs(run_dirs: list[Path], args: Namespace) -> None:
-    """Write Inspect's logs of each run."""
-    if args.against:
-        raise ConfigError(["--against: has no effect with --inspect"])
-    for run_dir in run_dirs:
-        out = args.out or run_dir / "inspect"
-        with refusing_damage(run_dir):
-            logs = write_logs(load_run(run_dir), out)
-        tell("\n".join([*(f"written: {log}" for log in logs), f"see: inspect view --log-dir {shlex.quote(str(out))}"]))
 
 
 if __name__ == "__main__":

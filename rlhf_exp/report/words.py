@@ -3,40 +3,23 @@ what explains a change from the start model to the trained one.
 
 describe_in_words({"ppo": [run, run], "grpo": [run, run]}, tests)  ->  [Heading("In words"), Text(...), ...]
 explain_change([run, run])  ->  "Of the start model's completions 76.0% fail, 33.0% after training (-43.0 [...]); ..."
-find_words(before, after)   ->  ([("give", 0.76, 0.33, -9.1), ...], 41, 3.2)
 """
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
-from scipy import stats
 
 from rlhf_exp.report import columns
 from rlhf_exp.report.columns import TESTED, align, mean_over_seeds, subtract
 from rlhf_exp.report.groups import MANY, Groups, keep_measured
-from rlhf_exp.report.page import NOTES, TEXTS, Block, Callout, Heading, Text, footnote
+from rlhf_exp.report.page import TEXTS, Block, Callout, Heading, Text
 from rlhf_exp.report.pairwise import Tests, find_about, summarise_tests, write_size
 from rlhf_exp.runs.load import Run
-from rlhf_exp.stats import DIFFERENCES, LEVEL, LEVELS, SHARES, crossed_interval
+from rlhf_exp.stats import DIFFERENCES, LEVELS, SHARES, crossed_interval
 from rlhf_exp.stats.planning import plan_rows
 
 CLOSE = 1.05
 """Costs that differ by a smaller factor are about the same."""
-
-WORD = re.compile(r"</?\w+>|[^\W\d_]+(?:['’][^\W\d_]+)*|[^\w\s]")
-"""A tag, a word or a sign; numbers are those of the rows."""
-RAREST = 5
-"""Words that are in fewer completions, of both models together, are left out."""
-PRIOR = 10.0
-"""How many completions the prior counts as."""
-SHOWN = 5
-
-
-Word = tuple[str, float, float, float]
-"""A word, the shares of completions that contain it before and after, and z."""
 
 
 def describe_in_words(groups: Groups, tests: dict[str, Tests]) -> list[Block]:
@@ -47,8 +30,7 @@ def describe_in_words(groups: Groups, tests: dict[str, Tests]) -> list[Block]:
     labels = list(measured) if len(measured) <= MANY else [list(measured)[0], list(measured)[-1]]
     explained = [(label, explain_change(measured[label], label, tests)) for label in labels]
     texts = [Text(f"{label}. {text}", f"What changed with {label}") for label, text in explained if text]
-    notes = [footnote(NOTES["words"])] if texts else []
-    return [Heading("In words"), *sentences, *_describe_costs(measured), _describe_health(groups), *texts, *notes]
+    return [Heading("In words"), *sentences, *_describe_costs(measured), _describe_health(groups), *texts]
 
 
 def explain_change(group: list[Run], label: str = "", tests: Mapping[str, Tests] | None = None) -> str:
@@ -73,61 +55,7 @@ def explain_change(group: list[Run], label: str = "", tests: Mapping[str, Tests]
             unchanged.append(f"{name} ({'80% power for ' * (not unchanged)}{write_size(column, power)})")
     sentences = [f"Of the start model's completions {'; '.join(changed)}."] if changed else []
     sentences += [f"No measurable change in {', '.join(unchanged)}."] if unchanged else []
-    return " ".join([*sentences, *_write_words(group)]) if sentences else ""
-
-
-def find_words(before: list[str], after: list[list[str]]) -> tuple[list[Word], int, float]:
-    """The words whose share of completions changed, first those that rose most; the size of the vocabulary; and the
-    bound of |z|.
-
-    A word counts once per completion: completions repeat words, and these repetitions are not independent. The log-odds
-    of a word's share have an informative Dirichlet prior of PRIOR completions, with the word's share among all; z is
-    their difference over its standard deviation. A word has changed if its |z| is above Bonferroni's bound for the
-    whole vocabulary, and if it changed in one direction in each of the seeds.
-
-    Args:
-        after: completions of each seed's trained model.
-
-    Source: Monroe, Colaresi and Quinn (2008), doi:10.1093/pan/mpn018, equations 15, 16, 18 and 22.
-    """
-    counted = [_count(texts) for texts in (before, *after)]
-    totals, n = sum(counted, Counter()), np.array([len(before), *map(len, after)])
-    words = sorted(word for word in totals if totals[word] >= RAREST)
-    if not words or not n.all():
-        return [], 0, np.inf
-    counts = np.array([[of[word] for word in words] for of in counted], dtype=np.float64)
-    sides, of = np.array([counts[0], counts[1:].sum(0)]), np.array([[n[0]], [n[1:].sum()]])
-    prior = PRIOR * sides.sum(0) / of.sum()
-    # Half a completion on either side: a word of all completions would have no log-odds.
-    present, absent = sides + prior + 0.5, of - sides + PRIOR - prior + 0.5
-    z = np.diff(np.log(present / absent), axis=0)[0] / np.sqrt((1 / present + 1 / absent).sum(0))
-    agree = (np.sign(counts[1:] / n[1:, None] - counts[0] / n[0]) == np.sign(z)).all(0)
-    bound = float(stats.norm.isf(LEVEL / 2 / len(words)))
-    changed = [i for i in np.argsort(-z, kind="stable") if agree[i] and abs(z[i]) > bound]
-    return [(words[i], *(sides / of)[:, i], z[i]) for i in changed], len(words), bound
-
-
-def _write_words(group: list[Run]) -> list[str]:
-    """The sentence on words, if they may be shown; a start model that several seeds share is counted once."""
-    if not all(run.shows_texts for run in group):
-        return []
-    before = {tuple(sample["completion"] for sample in run.sampled("baseline")) for run in group}
-    after = [[sample["completion"] for sample in run.sampled("trained")] for run in group]
-    changed, vocabulary, bound = find_words([text for texts in sorted(before) for text in texts], after)
-    n = f"{sum(map(len, before)):,} completions before and {sum(map(len, after)):,} after"
-    parts = []
-    for way, words in (("more", changed), ("less", changed[::-1])):
-        found = [word for word in words if (word[3] > 0) == (way == "more")][:SHOWN]
-        listed = ", ".join(f'"{text}" {100 * old:.0f} to {100 * new:.0f}% (z {z:+.1f})' for text, old, new, z in found)
-        parts += [f"{way} often {listed}"] if found else []
-    if parts:
-        return [f"Words of {n}: {'; '.join(parts)}."]
-    return [f"No word of {vocabulary} changed ({n}; no z beyond {bound:.1f})."] if vocabulary else []
-
-
-def _count(texts: Iterable[str]) -> Counter[str]:
-    """In how many of the texts each word is."""
-    return Counter(word for text in texts for word in set(WORD.findall(text.lower())))
+    return " ".join(sentences)
 
 
 def _describe_costs(measured: Groups) -> list[Block]:

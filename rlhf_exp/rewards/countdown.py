@@ -9,14 +9,13 @@ The **think part** of a completion is the text between the first `<think>` and `
 (`keep_end`). If the completion was cut off, it ends with the completion; if `<think>` is in the prompt, it begins with
 the completion. Without either tag there is no think part, and the score of process is 0.
 
-A **step** is `expression = value` on one line: an expression of at least two numbers, in the signs of answers, and a
-whole number or decimal. The value may begin the next step, `8 * 7 = 56 - 3 = 53`, and a list's mark before the first
-step of a line is left out. Anything else is plain text, which earns and costs nothing: a step cut off before its value,
-`56 = 8 * 7`, `8 * 7 is 56`, `8 * 7 = 5.6e1`.
+A **step** is `expression = value` on one line: an expression of at least two numbers in `+ - * / ( )`, and a whole
+number. The value may begin the next step, `8 * 7 = 56 - 3 = 53`. Anything else is plain text, which earns and costs
+nothing: a step cut off before its value, `56 = 8 * 7`, `8 * 7 is 56`.
 
 A step is **right** if it is arithmetically right, exactly, and each number in it is available: a given number or the
 value of an earlier right step, and neither used up by a step since. As in answers, a negative value can be reached but
-not used, and `2.67` is not a third of eight. A step may **go back** if a word or a line break separates it from the
+not used. A step may **go back** if a word or a line break separates it from the
 previous one: to any point that the search has reached, above all to the given numbers. Steps that are chained, or
 separated only by `;` or `,`, continue with the numbers that are left:
 
@@ -27,7 +26,6 @@ separated only by `;` or `,`, continue with the numbers that are left:
 
 import re
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -42,12 +40,9 @@ MAX_STEPS, MAX_POINTS, MAX_DIGITS = 300, 32, 30
 """How many steps are read, and to how many points they may go back, of both the last ones: they limit the time. And the
 digits of the longest value that is converted; a longer one is wrong, since the given numbers cannot reach it."""
 
-# One sign at a time, so that no text makes it backtrack; a point belongs to a number only inside it.
-LINE = re.compile(r"(?:[-+*/×·⋅÷−()=0-9 \t]|(?<=[0-9])\.(?=[0-9])|\\times|\\cdot|\\div)+")
-NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
-VALUE = re.compile(r"[ \t]*+([-−]?)[ \t]*+([0-9]++(?:\.[0-9]++)?)")
-MARK = re.compile(r"^[ \t]*+(?:[-*•]|\(?[0-9]++[.)])[ \t]++(?=[-−( \t]*+[0-9])", re.MULTILINE)
-SCIENTIFIC = re.compile(r"(?<![0-9.])[0-9]++(?:\.[0-9]++)?[eE][-+]?[0-9]++")
+LINE = re.compile(r"[-+*/()=0-9 \t]+")
+NUMBER = re.compile(r"[0-9]+")
+VALUE = re.compile(r"[ \t]*+(-?)[ \t]*+([0-9]++)")
 WORD = re.compile(r"[^\W\d_]|\n")
 
 
@@ -131,10 +126,8 @@ class Step(NamedTuple):
     may_go_back: bool
 
     @property
-    def value(self) -> Fraction | None:
-        if len(self.digits) > MAX_DIGITS:
-            return None
-        return -Fraction(self.digits) if self.sign else Fraction(self.digits)
+    def value(self) -> int | None:
+        return int(self.sign + self.digits) if len(self.digits) <= MAX_DIGITS else None
 
     def is_right(self) -> bool:
         """Whether it is arithmetically right."""
@@ -169,10 +162,10 @@ def judge(completion: str, numbers: list[int], target: int) -> Judgement:
 
 def read_steps(thought: str) -> Iterator[Step]:
     """The steps in order, right or wrong."""
-    text, end, may_go_back = MARK.sub("", SCIENTIFIC.sub("?", thought)), 0, False
-    for line in LINE.finditer(text):
+    end, may_go_back = 0, False
+    for line in LINE.finditer(thought):
         if "=" in line[0]:
-            may_go_back, end = may_go_back or WORD.search(text, end, line.start()) is not None, line.end()
+            may_go_back, end = may_go_back or WORD.search(thought, end, line.start()) is not None, line.end()
             for left, right in pairwise(line[0].split("=")):
                 value, numbers = VALUE.match(right), NUMBER.findall(left)
                 if value and len(numbers) > 1:

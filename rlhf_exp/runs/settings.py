@@ -21,7 +21,7 @@ MAY_DIFFER = (
     "algo.args.output_dir", "algo.args.report_to", "algo.args.disable_tqdm",
     # On which hardware, and by which engines: run.json says which one measured. Threads change only last digits.
     "hardware.", "device.threads", "scale.name", "eval.engine", "algo.args.ddp_find_unused_parameters",
-    "algo.args.fsdp", "algo.args.deepspeed.",
+    "algo.args.fsdp",
     # How it is watched and saved.
     "monitor.every_steps", "monitor.stop_on", "monitor.ignore", "monitor.completions", "report.", "reward.timeout_s",
     "algo.args.save_steps", "algo.args.save_strategy", "algo.args.save_total_limit",

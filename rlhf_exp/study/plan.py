@@ -74,7 +74,6 @@ def describe_plan(study: Study, stages: Iterable[str], plan: list[Planned]) -> s
     groups = Counter((item.stage, item.what, item.why) for item in plan)
     rows = [("stage", "runs", "what", "why")]
     rows += [(stage, str(n), what, why) for (stage, what, why), n in groups.items()]
-    rows += [(name, "?", RUN, "Optuna chooses its runs") for name in stages if not study.stages[name].jobs]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 

@@ -49,8 +49,8 @@ class Job(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """A sweep. `config`: its primary config, of a file without stages; without jobs Optuna
-    chooses them; `apart`: the report compares its arms among themselves, with `against` with the arm of that name."""
+    """A sweep. `config`: its primary config, of a file without stages; `apart`: the report compares its arms among
+    themselves, with `against` with the arm of that name."""
 
     name: str
     options: list[str]
@@ -104,8 +104,7 @@ def read_study(name: str, overrides: Sequence[str] = (), out: str | None = None)
             options = [*overrides, *([set_text("hydra.sweep.dir", out)] if out else [])]
             found = hydra.compose_config(file.stem, [*options, "hydra.mode=MULTIRUN"], RunMode.MULTIRUN).hydra
             given = [f"{key}={value}" for key, value in (found.sweeper.params or {}).items()]
-            known = found.runtime.choices["hydra/sweeper"] == "basic"
-            jobs = _list_jobs(parser, [*given, *options], "", Path(found.sweep.dir)) if known else []
+            jobs = _list_jobs(parser, [*given, *options], "", Path(found.sweep.dir))
             study.stages[file.stem] = Stage(file.stem, options, list(jobs), file.stem)
         for stage in TopologicalSorter(_list_needs(values.get("stages", {}))).static_order():
             study.stages[stage] = _expand(study, stage, values, overrides, parser)

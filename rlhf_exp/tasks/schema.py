@@ -27,7 +27,6 @@ class TaskKeys:
     source: Literal["generated", "file", "hub"]
     path: str | None
     train_rows: Annotated[int | None, Within(ROWS)]
-    draw: Literal["uniform", "signal"]
     data_seed: Annotated[int, Within(SEED)]
     prompt: Literal["auto", "plain", "chat"]
     system_prompt: str | None

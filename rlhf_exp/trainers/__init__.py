@@ -73,9 +73,7 @@ def _build_online(experiment: Experiment, trainer_class: Any) -> ResumableRollou
     if cfg.algo.row.takes_keys:
         more["keys"] = cfg.algo
     sampler = roll_out if choose_method(cfg) == "compact" else None
-    trainer = trainer_class(**more, reward_funcs=experiment.rewards, rollout_func=sampler)
-    trainer.draws_by_signal = cfg.task.draw == "signal"
-    return trainer
+    return trainer_class(**more, reward_funcs=experiment.rewards, rollout_func=sampler)
 
 
 def _build_offline(experiment: Experiment, trainer_class: type[Trainer]) -> Resumable:

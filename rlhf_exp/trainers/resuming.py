@@ -31,12 +31,10 @@ from trl.trainer.utils import RepeatSampler
 from rlhf_exp import processes
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.errors import ConfigError, say
-from rlhf_exp.graders import SCORES
 from rlhf_exp.models.row_random import Key, give_row_random
 from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, WORK, name_of_rank, rotate
 from rlhf_exp.runs.folder import write_json
 from rlhf_exp.runs.manifest import STAGING, staged
-from rlhf_exp.trainers.drawing import SignalOrder
 
 AnyTrainer: Any = object  # the base of a class that comes before a TRL trainer among the bases; checkers take any
 
@@ -138,12 +136,10 @@ class Resumable(AnyTrainer):
         with _refusing_pickles(checkpoint, "rng_state.pth"):
             super()._load_rng_state(checkpoint)
         self.state.compute_steps(self.args, self.state.max_steps)  # transformers takes the saved ones
-        self._set_progress(self._read_progress(checkpoint))
+        path = Path(checkpoint) / name_of_rank(PROGRESS)
+        self._set_progress(json.loads(path.read_text(encoding="utf-8")))
         if (follower := self._follower()) is not None:
             load_model(follower, str(Path(checkpoint) / REFERENCE))
-
-    def _read_progress(self, checkpoint: str) -> dict[str, Any]:
-        return json.loads((Path(checkpoint) / name_of_rank(PROGRESS)).read_text(encoding="utf-8"))
 
     def _take_progress(self) -> dict[str, Any]:
         return {
@@ -198,39 +194,11 @@ class ResumableRollouts(RowRandomRollouts, Resumable):
     """The token ids of its prompts and completions on this process, in the order of `row_keys`."""
     newest_rows: list[dict[str, Any]]
     """The rows that they are of."""
-    draws_by_signal = False
-    """Whether task.draw=signal; trainers/__init__.py sets it."""
-
-    order: SignalOrder | None = None
-    """By which prompts are then drawn, once training has begun."""
 
     _save_is_due = False
 
-    def _get_train_sampler(self, *args: Any, **kwargs: Any) -> Any:
-        sampler = super()._get_train_sampler(*args, **kwargs)
-        if not self.draws_by_signal:
-            return sampler
-        # The loader is a batch ahead, and each step asks for all its batches at once.
-        self.order = SignalOrder(sampler, self.args.gradient_accumulation_steps // sampler.repeat_count)
-        return self.order
-
-    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        rewards = super()._calculate_rewards(*args, **kwargs)  # (completions of all ranks, functions)
-        if self.order is not None:
-            passed = rewards[:, self.reward_func_names.index("outcome")] >= SCORES["correct"]
-            for name, value in self.order.record(self.rollouts - 1, passed).items():
-                self._metrics["train"][name].append(value)
-        return rewards
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """The rates with them: the random state, and the other progress, come only after rows are drawn."""
-        super()._load_optimizer_and_scheduler(checkpoint)
-        if self.order is not None and checkpoint is not None:
-            self.order.restore(self._read_progress(checkpoint)["draw"])
-
     def _take_progress(self) -> dict[str, Any]:
-        drawn = {} if self.order is None else {"draw": self.order.state()}
-        return super()._take_progress() | {"rollouts": self.rollouts} | drawn
+        return super()._take_progress() | {"rollouts": self.rollouts}
 
     def _set_progress(self, progress: dict[str, Any]) -> None:
         super()._set_progress(progress)

@@ -61,8 +61,8 @@ def find_all(overrides, room=None):
 
 
 BY_HAND = {
-    "reward_model_at_chance", "control_arm", "length_bias", "misses_end_of_text", "wrong_reference",
-    "answers_without_reasoning", "policy_stands_still",
+    "reward_model_at_chance", "control_arm", "misses_end_of_text", "wrong_reference",
+    "policy_stands_still",
 }  # fmt: skip
 """Rules that may know no setting to change."""
 

@@ -98,10 +98,9 @@ def make_evaluation(difference=0.15, win_rate=0.58, counts=None, algo="grpo", be
     start = 0.55 if algo == "reward_model" else 0.25
     baseline = {"accuracy": interval(start, 0.04), "counts": counts or {"correct": 128, "partial": 300, "failed": 84}}
     baseline |= {"truncation_rate": interval(0.02, 0.01), "mean_tokens": interval(45, 1), "distinct": {"2": 0.2}}
-    baseline |= {"cut_reasoning": {"passed": interval(0.05, 0.03)}} | (begin or {})
+    baseline |= begin or {}
     after = {"accuracy": interval(start + difference, 0.04), "truncation_rate": interval(0.02, 0.01)}
     after |= {"mean_tokens": interval(48, 1), "kl": {"mean": interval(4.0, 0.2)}, "distinct": {"2": 0.19}}
-    after |= {"cut_reasoning": {"passed": interval(0.06, 0.03)}}
     paired = {"difference": interval(difference, 0.05), "win_rate": interval(win_rate, 0.02), "n": 512}
     return {"baseline": baseline, "trained": after | trained, "paired": paired}
 

@@ -42,23 +42,9 @@ SILENT = {
         "failed_rising", {"outcome/correct": lambda x: 0.3 - 0.25 * x, "outcome/failed": lambda x: 0.1 + 0.7 * x}
     ),
     "reward falls": fails("reward_fell", {"reward": lambda x: 0.3 - 0.3 * x}),
-    "length 60 to 1": fails("length_collapse", {"completions/mean_length": lambda x: 60 - 59 * x}),
-    "length explosion": fails("length_explosion", {"completions/mean_length": lambda x: 60 + 300 * x}),
-    "distinct-2": fails("mode_collapse", {"completions/distinct_2": lambda x: 0.3 - 0.29 * x}),
-    "distinct-2 on held-out rows": fails("mode_collapse", {"completions/distinct_2": None}, distinct={"2": 0.01}),
     "explained variance": fails("explained_variance", {"ppo/explained_variance": lambda x: -3.0}, "ppo"),
     "value loss": fails("value_loss_spike", {"ppo/value_loss": lambda x: 0.1 if x < 0.5 else 1e4}, "ppo"),
     "clip fraction": fails("clip_fraction", {"ppo/clip_fraction": lambda x: 0.95}, "ppo"),
-    "coefficient": fails("kl_coefficient_runs_away", {"ppo/kl_coef": lambda x: 0.05 * math.exp(6 * x)}, "ppo"),
-    "above target": fails("kl_above_target", {"ppo/kl": lambda x: 12.0 * x}, "ppo"),
-    "critic collapse": fails(
-        "critic_collapse",
-        {
-            "ppo/explained_variance": lambda x: 0.5 - 3 * max(0, x - 0.5),
-            "completions/mean_length": lambda x: 45 - 40 * max(0, x - 0.5),
-        },
-        "ppo",
-    ),
     "gradient times 1e4": fails("gradient_spike", {"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3}),
     "negative kl": fails("negative_kl", {"kl_k1": lambda x: -0.2 * x}),
     "negative kl of ppo": fails("negative_kl", {"kl_k1": None, "ppo/kl": lambda x: -9 * x}, "ppo"),
@@ -74,10 +60,8 @@ SILENT = {
             "rewards/model/mean": lambda x: 0.3 + 2 * x,
         },
     ),
-    "reward model says nothing": fails("reward_model_flat", {"rewards/model/std": lambda x: math.exp(-8 * x)}),
     "no signal": fails("no_reward_variance", {"frac_reward_zero_std": lambda x: 0.99}),
     "always one reward, without groups": fails("no_reward_variance", {"reward_std": lambda x: 0.0}, "ppo"),
-    "reward flat": fails("reward_flat", {"reward": lambda x: 0.3 - 0.15 * x}),
     "rate too low": fails("policy_stands_still", {"probe/kl": lambda x: 1e-12}),
     "truncation that costs": fails(
         "truncation",
@@ -85,19 +69,14 @@ SILENT = {
     ),
     "sampling apart": fails("sampled_apart_from_trained", {"sampling/sampling_logp_difference/mean": lambda x: 0.3}),
     "cut sampling": fails("sampled_apart_from_trained", {"ratio/mean": lambda x: 0.7}),
-    "no reasoning": fails("answers_without_reasoning", cut_reasoning={"passed": interval(0.9, 0.05)}),
     "accuracy": fails("accuracy_fell", difference=-0.15),
     "loss rises": fails("loss_rose", {"loss": lambda x: 0.69 + x}, "dpo"),
-    "memory of training rows": fails("train_above_held_out", {"outcome/correct": lambda x: 0.25 + 0.7 * x}, **FLAT),
-    "best checkpoint": fails("best_checkpoint_earlier", {"validation/accuracy": lambda x: 0.3 + 0.3 * min(x, 1 - x)}),
     "no end token": fails("misses_end_of_text", {"completions/clipped_ratio": lambda x: 1.0}),
     "a critic without a loss": fails("explained_variance", {"ppo/explained_variance": lambda x: 0.0}, "ppo"),
     "reward model at chance": fails("reward_model_at_chance", algo="reward_model", accuracy=interval(0.5, 0.04)),
     "labels flipped": fails("reward_model_at_chance", algo="reward_model", accuracy=interval(0.2, 0.04)),
     "length only": fails("ranks_by_length", algo="reward_model", by_length=by_length(0.05, 0.95)),
 }
-CALIBRATED_ELSEWHERE = {"reward_model_flat"}
-"""No healthy run of the constructed calibration has a reward model."""
 
 
 @pytest.mark.parametrize("kind", SILENT)
@@ -106,8 +85,6 @@ def test_each_kind_of_failure_is_named(kind):
     config = make_config(algo, {"learning_rate": 1e-3}, reward={"weights": {"outcome": 1.0, "format": 1.0}})
     config["algo"]["target_kl"] = 3.0
     calibration = make_calibration()
-    if name in CALIBRATED_ELSEWHERE:
-        calibration = Calibration(calibration.scores | {name: [0.003 * i for i in range(40)]})
     report = judge(courses, algo, make_evaluation(algo=algo, **changes), config, calibration, seed=7)
     assert report["health"] == "warning"
     assert report["found"][name]["score"] > calibration.thresholds[name]
@@ -115,7 +92,7 @@ def test_each_kind_of_failure_is_named(kind):
 
 
 def test_the_table_has_every_rule_that_accuses():
-    of_their_own = {"nonfinite_loss", "overfitting", "length_bias", "reward_apart_from_outcome", "wrong_reference"}
+    of_their_own = {"nonfinite_loss", "overfitting", "reward_apart_from_outcome", "wrong_reference"}
     of_their_own |= {"pairs_teach_nothing"}  # test_shipped.py
     tested = {name for name, *_ in SILENT.values()} | of_their_own
     assert tested == {of.name for of in RULES if of.severity != "info"}
@@ -394,19 +371,6 @@ def test_a_correlation_above_1_by_rounding_is_one_of_1():
     assert scores["reward_apart_from_outcome"] == 0
 
 
-def test_a_reward_that_pays_for_length_is_named():
-    samples = [sample(i, (i * 7 % 5) / 40) for i in range(40)]
-    samples += [sample(i, (i * 7 % 5 + i) / 40, which="trained") for i in range(40)]
-    calibration = Calibration({"length_bias": [0.01 * i for i in range(20)]})
-    assert list(judge(evaluation={}, calibration=calibration, samples=samples)["found"]) == ["length_bias"]
-
-
-def test_a_reward_that_length_explains_before_and_after_has_no_new_bias():
-    """Fisher's z, which has no bound, once made a large change of correlations of -0.95 and -1."""
-    samples = [sample(i, 5 * (i * 7 % 5) - i) for i in range(40)] + [sample(i, -i, which="trained") for i in range(40)]
-    assert 0 < score_run([], {}, CONFIG, samples)["length_bias"] < 0.2
-
-
 VALIDATED = make_config("grpo", eval={"every_rows": 128})
 
 
@@ -531,10 +495,10 @@ def test_how_sure_a_finding_is_comes_from_the_calibration():
 
 def test_the_second_half_of_a_run_ends_with_its_budget_of_tokens():
     """400 of 1000 steps are taken: without the budget the run is in its first half."""
-    courses = SILENT["reward flat"][2] | {"trained_tokens": lambda x: 1000 * x}
+    courses = SILENT["rate too low"][2] | {"trained_tokens": lambda x: 1000 * x}
     config = make_config(args={"learning_rate": 1e-3, "max_steps": 1000})
     found = [judge(courses, config=config | budget)["found"] for budget in ({}, {"train_tokens": 1000})]
-    assert ["reward_flat" in names for names in found] == [False, True]
+    assert ["policy_stands_still" in names for names in found] == [False, True]
 
 
 def test_findings_are_listed_worst_first():

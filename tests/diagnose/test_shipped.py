@@ -16,10 +16,6 @@ SICK = {
         STEADY | {"outcome/failed": lambda x: 0.1 + 0.65 * x, "outcome/partial": lambda x: 0.65 * (1 - x)}, FLAT),
     "the critic is worse than the mean": (
         "explained_variance", "ppo", {"ppo/explained_variance": lambda x: -1.5}, {}),
-    "the length triples without a gain": (
-        "length_explosion", "grpo",
-        STEADY | {"completions/mean_length": lambda x: 15 * (1 + 2 * x),
-                  "completions/clipped_ratio": lambda x: 0.02 + 0.5 * x}, FLAT),
     "the sampled KL is negative throughout": ("negative_kl", "grpo", {"kl_k1": lambda x: -0.01 - 0.03 * x}, {}),
     "PPO's sampled KL is negative throughout": (
         "negative_kl", "ppo", {"kl_k1": None, "ppo/kl": lambda x: -0.5 - 2 * x}, {}),

@@ -94,7 +94,7 @@ def test_the_dry_run_says_whether_it_fits(show, hardware, overrides, verdict):
 
 
 MISSING = {
-    "scale=zero3": "deepspeed", "generation=vllm_server": "vLLM", "generation=vllm_colocate": "vLLM",
+    "generation=vllm_server": "vLLM", "generation=vllm_colocate": "vLLM",
     "eval.engine=vllm": "vLLM", "logging=wandb": "wandb", "peft=qlora": "bitsandbytes",
     "model.attn_implementation=flash_attention_2": "flash-attn",
 }  # fmt: skip

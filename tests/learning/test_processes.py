@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,7 @@ import pytest
 from bench import processes as bench
 
 pytestmark = [pytest.mark.learning, pytest.mark.slow]
-needs_deepspeed = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
 
-ZERO = ("zero2", "zero3")
 ON_CPU = (str(Path(__file__).parent / "on_cpu.py"),)
 
 SMALL = [
@@ -69,22 +66,12 @@ def test_two_processes_do_what_one_does(names, nodes, tmp_path):
     refuse_differences(bench.sweep(tmp_path, names, 1, "none"), bench.sweep(tmp_path, names, 2, "ddp", nodes=nodes))
 
 
-ENGINES = [("fsdp2", ["sft", "grpo", "ppo_shared", "grpo_lora"], "pytorch_model_fsdp.bin", 1)]
-ENGINES += [
-    pytest.param(
-        engine, ["sft", "dpo", "grpo"], "global_step4/zero_pp_rank_*_optim_states.pt", 2, marks=needs_deepspeed
-    )
-    for engine in ZERO
-]
-
-
-@pytest.mark.parametrize(("engine", "names", "written", "files"), ENGINES)
-def test_divided_weights_do_what_whole_ones_do(engine, names, written, files, tmp_path):
-    """`written` is what accelerate writes with this engine alone."""
-    divided = bench.sweep(tmp_path, names, 2, engine, ON_CPU)
+def test_divided_weights_do_what_whole_ones_do(tmp_path):
+    names = ["sft", "grpo", "ppo_shared", "grpo_lora"]
+    divided = bench.sweep(tmp_path, names, 2, "fsdp2", ON_CPU)
     refuse_differences(bench.sweep(tmp_path, names, 1, "none"), divided)
-    for folder in divided.values():
-        assert len(list(folder.glob(f"checkpoints/checkpoint-4/{written}"))) == files
+    for folder in divided.values():  # which accelerate writes with this engine alone
+        assert (folder / "checkpoints/checkpoint-4/pytorch_model_fsdp.bin").exists()
 
 
 def test_an_error_of_one_process_ends_all_and_is_in_the_folder(tmp_path):
@@ -157,11 +144,8 @@ def test_a_resumed_run_of_two_processes_ends_like_an_uninterrupted_one(tmp_path)
     resume_and_compare(whole, part)
 
 
-@pytest.mark.parametrize(
-    ("engine", "given"), [("fsdp2", PPO), *(pytest.param(name, CURRICULUM, marks=needs_deepspeed) for name in ZERO)]
-)
-def test_a_resumed_run_with_divided_weights_does_too(engine, given, tmp_path):
-    resume_and_compare(*run_and_stop_a_copy([*given, f"scale={engine}"], tmp_path, ON_CPU), ON_CPU)
+def test_a_resumed_run_with_divided_weights_does_too(tmp_path):
+    resume_and_compare(*run_and_stop_a_copy([*PPO, "scale=fsdp2"], tmp_path, ON_CPU), ON_CPU)
 
 
 def test_the_tokens_end_training_after_the_same_step(tmp_path):

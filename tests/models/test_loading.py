@@ -5,14 +5,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, GPT2Config
-from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled, set_hf_deepspeed_config
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.model_shape import ASSETS
-from rlhf_exp.dry_run.load import build_on_meta
 from rlhf_exp.models.loading import load_policy, load_scorer, load_tokenizer, resolve_model, set_thinking
-from rlhf_exp.models.scoring import loading_whole
 from rlhf_exp.models.source import locate_reward_model, locate_start_model
 from rlhf_exp.models.untrained import build_trace_tokenizer
 from tests.models.tiny import ARCHITECTURES, CONTEXT, IDS, compose, logits, make_trainer, of_folder, refusal
@@ -65,24 +62,6 @@ def test_an_untrained_model_is_made_once_and_is_seeded(tmp_path):
 
 
 # Weights. With adapters: test_adapters.py.
-
-
-def test_transformers_divides_no_model_that_is_loaded_whole():
-    class Zero3:
-        """As transformers keeps DeepSpeed's config while there are arguments of a run with it."""
-
-        def is_zero3(self):
-            return True
-
-    engine = Zero3()
-    set_hf_deepspeed_config(engine)
-    assert is_deepspeed_zero3_enabled()
-    with loading_whole():
-        assert not is_deepspeed_zero3_enabled()
-    assert is_deepspeed_zero3_enabled()
-    build_on_meta(compose_config(["device=cpu"]), GPT2Config(n_embd=32, n_layer=1, n_head=2))  # the preflight's memory
-    del engine
-    assert not is_deepspeed_zero3_enabled()
 
 
 def lose(folder, *names, more=()):

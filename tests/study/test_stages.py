@@ -109,7 +109,6 @@ def test_a_sweep_of_hydra_is_a_study_of_one_stage_in_its_own_folders():
     [stage] = study.stages.values()
     [job] = stage.jobs
     assert (stage.config, str(job.folder), job.arm) == ("noise", "outputs/noise/eval.seed-1", "eval.seed=1")
-    assert read_study("tune_grpo").stages["tune_grpo"].jobs == []
 
 
 def test_every_study_has_a_title_and_its_jobs():

@@ -9,7 +9,6 @@ CHECKS = (
     *(
         algorithm.check_late,
         algorithm.check_groups,
-        algorithm.check_draw,
         arguments.check_arguments,
         experiment.check_model,
     ),

@@ -102,23 +102,6 @@ def check_groups(cfg: Config) -> Iterator[Problem]:
         yield Problem(f"algo.args.{key}", "conflict", args[key], why)
 
 
-def check_draw(cfg: Config) -> Iterator[Problem]:
-    """Whether prompts that are drawn by their pass rates have groups, a grade of each completion, and come again."""
-    if cfg.task.draw == "uniform":
-        return
-    if not cfg.algo.row.compares_groups:
-        fitting = " and ".join(name for name, row in ALGORITHMS.items() if row.compares_groups)
-        yield conflict(cfg, "task.draw", f"only with {fitting}, which compare the completions of a prompt")
-    elif "outcome" not in cfg.reward.weights:
-        way = "add +reward.weights.outcome=0, which only measures" if cfg.task.graded else "use a task with a grader"
-        yield conflict(cfg, "task.draw", f"must know which completions are right; {way}")
-    elif cfg.task.draws_rows and cfg.task.source == "generated" and cfg.task.train_rows is None:
-        why = "a prompt is drawn by its earlier completions, and task.train_rows=null repeats none"
-        yield conflict(cfg, "task.draw", f"{why}; set task.train_rows=256")
-    elif cfg.algo.args.get("dataloader_num_workers"):
-        yield conflict(cfg, "algo.args.dataloader_num_workers", "not with task.draw=signal, since they draw ahead")
-
-
 def check_grpo(cfg: Config) -> Iterator[Problem]:
     """Whether `alpha` and `loss_constant` are set only for losses that read them, and a curriculum rises from step 0,
     within budget and steps."""

@@ -18,14 +18,13 @@ from rlhf_exp.config.values import one_of
 from rlhf_exp.errors import Problem
 
 TRACKERS = ("wandb", "trackio", "tensorboard")
-SHARDED = ("fsdp2", "zero3")
+SHARDED = ("fsdp2",)
 """Engines that leave each process only a part of the weights."""
-DEEPSPEED = ("zero2", "zero3")
 ON_CPU = ("ddp",)
 """Engines that accelerate has on a CPU."""
 SWITCHES = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
-BY_SCALE = {"fsdp": ("fsdp2",), "fsdp_config": ("fsdp2",), "deepspeed": DEEPSPEED}
-"""Arguments that choose an engine, and the values of `scale` that set them."""
+BY_SCALE = ("fsdp", "fsdp_config")
+"""Arguments that scale=fsdp2 sets."""
 BY_ACCELERATE = tuple(name for name in SWITCHES if os.environ.get(name, "false").lower() == "true")
 """What `accelerate launch` has set before anything else could: an engine that is chosen here sets the same."""
 
@@ -141,17 +140,15 @@ def _list_needed(cfg: Config) -> Iterator[tuple[str, str, str, str]]:
         yield "vllm", "eval.engine", "vLLM", f"{way}, or eval.engine=auto"
     if cfg.algo.args.get("use_liger_kernel"):
         yield "liger_kernel", "algo.args.use_liger_kernel", "liger-kernel", "pip install liger-kernel, or leave it out"
-    if cfg.scale.name in DEEPSPEED:
-        yield "deepspeed", "scale", "deepspeed", "pip install deepspeed, or use scale=fsdp2"
 
 
 def check_scale(cfg: Config) -> Iterator[Problem]:
     """Whether the engine fits the number of processes, the machine and the algorithm."""
     name, n, elsewhere = cfg.scale.name, count_processes(cfg), targets_other_hardware(cfg)
     here = f"hardware={cfg.hardware.name} has {n} GPUs" if elsewhere else f"here are {n} processes"
-    others = [key for key, scales in BY_SCALE.items() if cfg.algo.args.get(key) and name not in scales]
+    others = [key for key in BY_SCALE if cfg.algo.args.get(key) and name != "fsdp2"]
     for key in others:
-        yield conflict(cfg, f"algo.args.{key}", f"; use scale={' or '.join(BY_SCALE[key])}", "owned")
+        yield conflict(cfg, f"algo.args.{key}", "; use scale=fsdp2", "owned")
     if others:
         return
     if name == "none" and n > 1:
@@ -167,9 +164,6 @@ def check_scale(cfg: Config) -> Iterator[Problem]:
         yield conflict(cfg, "scale", f"needs several processes, and {here}; {way}")
     if name not in ON_CPU and cfg.device.use_cpu and not elsewhere:
         yield conflict(cfg, "scale", "not on a CPU, where accelerate silently trains with DDP instead; use scale=ddp")
-    if name in DEEPSPEED and isinstance(cfg.algo, Ppo):
-        why = "not with algo=ppo, since DeepSpeed clips the gradients of policy and critic together"
-        yield conflict(cfg, "scale", f"{why}; use scale=fsdp2 or scale=ddp")
     if name in SHARDED:
         yield from _check_sharded(cfg)
 

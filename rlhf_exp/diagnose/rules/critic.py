@@ -5,7 +5,7 @@ from bisect import insort
 from statistics import median
 
 from rlhf_exp.diagnose.rule import Finding, has_critic, rule
-from rlhf_exp.diagnose.signals import LEAST_ROWS, Signals, combine, log
+from rlhf_exp.diagnose.signals import LEAST_ROWS, Signals, log
 
 NOTHING, SOME, LEAST = 1e-4, 0.1, 1e-3
 """Shares of the variance that are as good as none, and that a critic soon explains; a weight of the value loss that is
@@ -33,16 +33,6 @@ def value_loss_spike(run: Signals) -> Finding:
     """Log of the recent value loss over that of the start; one of errors below 0.14 is none."""
     cause = "the critic diverges: its learning rate or the range in which values may move is too large"
     return Finding(run.rise("ppo/value_loss", lambda loss: log(max(loss, 0.01))), "", cause, _help_critic(run))
-
-
-@rule("warning", "ppo/explained_variance", "completions/mean_length", of=has_critic)
-def critic_collapse(run: Signals) -> Finding:
-    """Completions become shorter while explained variance falls, by the smaller of both: lengths shrink before a critic
-    collapses (arXiv:2503.01491)."""
-    shorter = run.rise("completions/mean_length", log, sign=-1)
-    course = combine(min, shorter, run.rise("ppo/explained_variance", lambda value: log(1.0 - value)))
-    cause = "a biased critic prefers short completions: values of early tokens are wrong"
-    return Finding(course, "", cause, ["algo.lam=1.0", *_help_critic(run)])
 
 
 def _help_critic(run: Signals) -> list[str]:

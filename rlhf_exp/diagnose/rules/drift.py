@@ -5,7 +5,7 @@ from itertools import accumulate
 from statistics import fmean, median, stdev
 from typing import Any
 
-from rlhf_exp.diagnose.rule import Finding, has_critic, has_price, is_online, rule, writes
+from rlhf_exp.diagnose.rule import Finding, has_price, is_online, rule, writes
 from rlhf_exp.diagnose.signals import LEAST_ROWS, Course, Signals, angle, last_quarter, log, mean, recent, worst
 
 K1 = "kl_k1|ppo/kl"
@@ -74,26 +74,6 @@ def held_out_kl(run: Signals) -> Finding:
     course: Course = [(None, _root(kl / max(run.read("trained/mean_tokens"), 1.0)))]
     cause = "the policy has left its start model: the price of KL is too low, or the learning rate too high"
     return Finding(course, f"KL to the start model on held-out rows is {kl:.1f} nats", cause, run.hold_policy())
-
-
-@rule("warning", "ppo/kl_exact|ppo/kl", of=has_critic)
-def kl_above_target(run: Signals) -> Finding | None:
-    """Log of the recent KL over the target of the adaptive coefficient."""
-    target = run.config["algo"].get("target_kl")
-    if target is None:
-        return None
-    names = "ppo/kl_exact|ppo/kl"
-    course = [(step, log(max(kl, 1e-3) / target)) for step, kl in recent(run.series(names))]
-    cause = "the KL coefficient rises too slowly for this learning rate"
-    return Finding(course, "", cause, [run.lower_rate(2), "algo.kl_horizon=1000"])
-
-
-@rule("warning", "ppo/kl_coef", of=has_critic)
-def kl_coefficient_runs_away(run: Signals) -> Finding:
-    """Log of the recent KL coefficient over that of the start, up or down."""
-    up = run.rise("ppo/kl_coef", log)
-    cause = "the controller does not hold the KL: its target cannot be reached by a price, or it reads another KL"
-    return Finding([(step, abs(score)) for step, score in up], "", cause, [run.lower_rate(2), "algo.target_kl=null"])
 
 
 @rule("warning", K1, of=is_online)

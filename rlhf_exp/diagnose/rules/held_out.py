@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 from rlhf_exp.algorithms import PAIRS
-from rlhf_exp.diagnose.rule import Finding, has_pairs, is_online, learns_from_pairs, rule, scores_answers, writes
+from rlhf_exp.diagnose.rule import Finding, has_pairs, learns_from_pairs, rule, scores_answers
 from rlhf_exp.diagnose.rules.reward import find_hopeless
-from rlhf_exp.diagnose.signals import Course, Signals, angle, last_quarter, log, mean, recent, soften
+from rlhf_exp.diagnose.signals import Course, Signals, angle, last_quarter, log, mean, soften
 
 ROUNDING = 1e-4
 """A gradient norm, of weights whose usual one is above 0.1."""
@@ -59,43 +59,6 @@ def no_measurable_gain(run: Signals) -> Finding | None:
     cause = f"too few steps, or a change too small for {rows} {things} to show"
     remedies = [*(run.scale_length(2) if run.whole_steps else []), *_sample_more(run, rows)]
     return Finding([(None, 0.0)], evidence, cause, remedies)
-
-
-@rule("warning", "outcome/correct", "evaluation/paired/difference", of=is_online)
-def train_above_held_out(run: Signals) -> Finding:
-    """How much larger the recent correct share is on the training rows than on held-out ones."""
-    gap = angle(recent(run.series("outcome/correct"))[-1][1]) - angle(run.read("trained/accuracy"))
-    evidence = f"{run.tell('outcome/correct')}; {_read_change(run)[1]}"
-    cause = "the policy remembers its training rows: more of them, or fewer passes"
-    return Finding([(None, gap)], evidence, cause, run.scale_length(0.5))
-
-
-@rule("warning", "validation/accuracy")
-def best_checkpoint_earlier(run: Signals) -> Finding:
-    """How far the accuracy of the last two validations is below the best two in a row before."""
-    series = run.series("validation/accuracy")
-    pairs = [
-        (step, (angle(value) + angle(last)) / 2) for (_, last), (step, value) in zip(series, series[1:], strict=False)
-    ]
-    course: Course = [(step, max(best for _, best in pairs[: i + 1]) - value) for i, (step, value) in enumerate(pairs)]
-    step, best = max(series, key=lambda point: point[1])
-    evidence = f"validation accuracy was {best:.1%} at step {step} and is {series[-1][1]:.1%} at step {series[-1][0]}"
-    cause = "training went on after the best checkpoint"
-    return Finding(course, evidence, cause, ["eval.best=true", run.set_arg("max_steps", step), run.lower_rate(2)])
-
-
-@rule(
-    "warning", "evaluation/baseline/cut_reasoning/passed", "evaluation/trained/cut_reasoning/passed", of=writes
-)  # fmt: skip
-def answers_without_reasoning(run: Signals) -> Finding:
-    """The rise, by `angle`, of the share of right answers that pass with their reasoning cut off (TRACE,
-    arXiv:2510.01367)."""
-    before, after = (run.read(f"{side}/cut_reasoning/passed") for side in ("baseline", "trained"))
-    evidence = (
-        f"of the right answers {before:.0%} passed with their reasoning cut off before training, {after:.0%} after"
-    )
-    cause = "answers no longer come from the reasoning: held-out rows were learned, or the grader has a loophole"
-    return Finding([(None, run.changed("cut_reasoning/passed"))], evidence, cause, [])
 
 
 @rule("warning", "logps/chosen", of=has_pairs)

@@ -96,19 +96,6 @@ def _expect_silence(run: Signals) -> dict[int | None, float]:
 
 
 @rule("warning", "reward", of=is_online)
-def reward_flat(run: Signals) -> Finding | None:
-    """Minus the rise of the reward in the second half of training, in standard deviations at the start."""
-    if run.is_control:
-        return None
-    course = run.late(run.rise("reward", sign=-1))
-    cause, remedy = find_hopeless(run) or (
-        f"the {run.rate_text} is too low, KL costs too much, or the reward does not follow what the policy changes",
-        [run.lower_rate(0.5), *run.scale_length(2)],
-    )
-    return Finding([(step, score / run.spread) for step, score in course], "", cause, remedy)
-
-
-@rule("warning", "reward", of=is_online)
 def reward_fell(run: Signals) -> Finding:
     """The fall of the reward from the start, in halves of its standard deviation at the start, as far as it is sure."""
     course = run.sure("reward", lambda value: 2 * value / run.spread, sign=-1)
@@ -202,11 +189,3 @@ def over_optimisation(run: Signals) -> Finding:
     if run.rise("reward")[-1][1] < 0:
         cause = "the policy loses right answers, and its reward with them: steps that are too large"
     return Finding(course, "", cause, [*run.hold_policy(), *run.scale_length(0.5)])
-
-
-@rule("warning", "rewards/model/std", of=is_online)
-def reward_model_flat(run: Signals) -> Finding:
-    """Log of the start's standard deviation of the reward model's scores over the recent one: it no longer tells the
-    policy's own samples apart."""
-    cause = "the reward model scores all of the policy's completions nearly alike: they left what it was trained on"
-    return Finding(run.rise("rewards/model/std", log, sign=-1), "", cause, run.hold_policy())
