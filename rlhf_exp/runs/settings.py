@@ -36,7 +36,7 @@ SEEDS = ("seed", "algo.args.seed", "reward.random.seed")
 
 LATER = {
     "algo.trainer": None, "algo.loss_constant": None, "task.draw": "uniform", "task.label_noise": 0.0,
-    "task.largest": None, "eval.probes": "off",
+    "task.largest": None,
 }  # fmt: skip
 """Keys that runs of earlier versions do not have, with the value that says the same."""
 
