@@ -5,7 +5,7 @@ evaluator = PolicyEvaluator(experiment)
 trainer = build_trainer(experiment)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.schema import Config
@@ -29,6 +29,7 @@ class Experiment:
         task: the rows to train on and the held-out rows.
         rewards: in the order of `cfg.reward.weights`.
         args: TRL's arguments, of the algorithm's own class; None if nothing is trained (rlhf_exp.sample).
+        sets: of each of `eval.sets` the same with its config, held-out rows and rewards.
     """
 
     cfg: Config
@@ -38,3 +39,4 @@ class Experiment:
     task: "Task"
     rewards: "list[RewardFunction]"
     args: Any = None
+    sets: "dict[str, Experiment]" = field(default_factory=dict)

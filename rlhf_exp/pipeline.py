@@ -11,7 +11,7 @@ import time
 import traceback
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,8 @@ from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.runs.stopping import StopSignals, describe_restart, describe_stop
 from rlhf_exp.sample.draw import sample
-from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
+from rlhf_exp.tasks import load_held_out, load_task
+from rlhf_exp.tasks.prompts import check_budget, check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.sampled import learn_from
 from rlhf_exp.train import train
 from rlhf_exp.trainers import find_trainer
@@ -207,9 +207,29 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> tuple[Expe
         rewards = build_rewards(cfg, task)
         if cfg.algo.trainer is not None:
             find_trainer(cfg.algo)
-        if cfg.reward.path is not None and is_hub_id(cfg.reward.path):
-            check_inputs(cfg, folder, {"reward model": locate_reward_model(cfg).identify()})
-    return Experiment(cfg, folder, model, tokenizer, task, rewards, args), memory
+        for key, of in cfg.list_reward_models().items():
+            if is_hub_id(str(of.reward.path)):
+                check_inputs(cfg, folder, {key: locate_reward_model(of).identify()})
+        experiment = Experiment(cfg, folder, model, tokenizer, task, rewards, args)
+        sets = {name: load_set(experiment, name) for name in cfg.sets}
+        check_inputs(cfg, folder, {f"rows of {name}": hash_rows(of.task.eval) for name, of in sets.items()})
+    return replace(experiment, sets=sets), memory
+
+
+def load_set(experiment: Experiment, name: str) -> Experiment:
+    """The experiment on the rows of one of its evaluation sets, with the rewards of that.
+
+    Raises:
+        ConfigError: rows or rewards that cannot be used, in lines that begin with the set.
+    """
+    cfg, tokenizer = experiment.cfg.sets[name], experiment.tokenizer
+    try:
+        task = load_held_out(cfg, tokenizer, cfg.eval.split, cfg.eval.limit)
+        check_vocabulary(tokenizer, task, experiment.model.config.get_text_config().vocab_size)
+        check_budget(cfg, tokenizer, task.eval)
+        return replace(experiment, cfg=cfg, task=task, rewards=build_rewards(cfg, task))
+    except ConfigError as error:
+        raise type(error)([f"eval.sets.{name}: {line}" for line in error.problems]) from None
 
 
 def _list_facts(cfg: Config) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """A trainer of any algorithm on rows and rewards of a test's own, and models whose mistakes show."""
 
+from dataclasses import replace
+
 import torch
 from transformers import AutoModelForCausalLM
 
@@ -8,6 +10,7 @@ from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.models.untrained import build_config
+from rlhf_exp.pipeline import load_set
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.tasks import Task, load_task
@@ -45,7 +48,8 @@ def load_experiment(folder, *overrides):
     source = resolve_model(cfg, folder)
     tokenizer = load_tokenizer(source)
     task = load_task(cfg, tokenizer)
-    return Experiment(cfg, RunFolder(folder, {}), source, tokenizer, task, build_rewards(cfg, task))
+    made = Experiment(cfg, RunFolder(folder, {}), source, tokenizer, task, build_rewards(cfg, task))
+    return replace(made, sets={name: load_set(made, name) for name in cfg.sets})
 
 
 def reward_length(completions, **columns):

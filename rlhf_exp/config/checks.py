@@ -20,9 +20,9 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import explain_key, name_key, schemas
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.arguments import COPIES
-from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import TASKS, Config
 from rlhf_exp.config.trl_arguments import load_arguments
-from rlhf_exp.config.values import find_problems, list_bounds, list_names
+from rlhf_exp.config.values import find_problems, list_bounds, list_names, suggest
 from rlhf_exp.errors import Problem, explain_secret, is_secret
 
 _hints = cache(get_type_hints)
@@ -44,7 +44,7 @@ def check_types(values: dict[str, Any], skipped: Collection[str] = ()) -> list[P
     """
     algo = values.get("algo")
     name = algo.get("name", "grpo") if isinstance(algo, dict) else "grpo"
-    found = list(_check_group(Config, values, "", name))
+    found = [*_check_group(Config, values, "", name), *_check_sets(values.get("eval"), name)]
     if name in ALGORITHMS and isinstance(algo, dict) and isinstance(algo.get("args"), dict):
         args = {name: value for name, value in algo["args"].items() if name not in skipped}
         found += _check_args(name, args, algo)
@@ -58,7 +58,9 @@ def _check_group(schema: type, values: Any, path: str, algo: str) -> Iterator[Pr
         return
     hints, known = _hints(schema), {item.name for item in fields(schema)}
     for name in [name for name in values if name not in known]:
-        yield Problem(f"{path}{name}", "unknown", values[name], explain_key(f"{path}{name}", algo))
+        of_set = f"no such key{suggest(path + name, [path + other for other in known])}"
+        why = of_set if path.startswith("eval.sets.") else explain_key(f"{path}{name}", algo)
+        yield Problem(f"{path}{name}", "unknown", values[name], why)
     for item in fields(schema):
         key, hint, value = path + item.name, hints[item.name], values.get(item.name)
         if item.name not in values:
@@ -77,6 +79,18 @@ def _check_group(schema: type, values: Any, path: str, algo: str) -> Iterator[Pr
                     unknown = f"{key}.{name}"
                     yield Problem(unknown, "unknown", value.pop(name), explain_key(unknown))
             yield from find_problems(key, value, hint, list_bounds(schema).get(item.name))
+
+
+def _check_sets(measured: Any, algo: str) -> Iterator[Problem]:
+    """Problems of the task, its keys and the reward of each evaluation set."""
+    sets = measured.get("sets") if isinstance(measured, dict) else None
+    for name, values in sets.items() if isinstance(sets, dict) else ():
+        if isinstance(values, dict):  # else it has been told
+            place, task, reward = f"eval.sets.{name}.", values.get("task"), values.get("reward")
+            wrong = find_problems(f"{place}task", task, Literal[(*TASKS,)])
+            yield from [*wrong, *find_problems(f"{place}reward", reward, str | None)]
+            keys = {key: value for key, value in values.items() if key not in ("task", "reward")}
+            yield from () if wrong else _check_group(TASKS[str(task)], {"name": task, **keys}, place, algo)
 
 
 def _is_reference(value: Any) -> bool:

@@ -27,7 +27,7 @@ from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.algorithm import find_other_losses
 from rlhf_exp.config.rules.experiment import is_folder_name
 from rlhf_exp.config.rules.files import find_missing_files
-from rlhf_exp.config.schema import Config
+from rlhf_exp.config.schema import TASKS, Config
 from rlhf_exp.errors import ConfigError, Problem, show
 
 Check = Callable[[Config], Iterable[str]]
@@ -108,6 +108,7 @@ def parse(cfg: DictConfig, settings: DictConfig, further: Sequence[Check] = (), 
         ConfigError: unknown keys, then wrong types, then values out of range; if there are none, values that cannot be
             combined, then files that are missing or cannot be written, then what `further` finds.
     """
+    fill_sets(cfg)
     # Typed values first: values derived from a wrong one would only repeat the problem, or fail to resolve.
     unresolved: Any = OmegaConf.to_container(cfg, resolve=False)
     if wrong := check_types(unresolved):
@@ -132,3 +133,16 @@ def parse(cfg: DictConfig, settings: DictConfig, further: Sequence[Check] = (), 
     if found := [line for line in found if line not in expected]:
         raise ConfigError(dict.fromkeys(found))
     return config
+
+
+def fill_sets(cfg: DictConfig) -> None:
+    """Add to each of `eval.sets` the keys that it leaves out: of the task that it names those of conf/task, or if it
+    names none the run's own."""
+    sets = OmegaConf.select(cfg, "eval.sets")
+    for name, given in sets.items() if isinstance(sets, DictConfig) else ():
+        if isinstance(given, DictConfig) and (task := given.get("task", cfg.task.get("name"))) in TASKS:
+            whole = OmegaConf.load(ROOT / "conf" / "task" / f"{task}.yaml") if "task" in given else cfg.task
+            keys: Any = OmegaConf.to_container(whole, resolve=False)
+            keys = {key: value for key, value in keys.items() if key not in ("name", "defaults")}
+            with open_dict(sets):
+                sets[name] = OmegaConf.merge({"task": task, "reward": None}, keys, given)

@@ -4,7 +4,8 @@ TRL's arguments are not here: `algo.args` passes them on unchanged.
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES, PAIRS, Algorithm
@@ -232,7 +233,8 @@ class Monitor:
 
 @dataclass(frozen=True)
 class Eval:
-    """`rows` are required to be there; null takes what is there, at most `most_rows`."""
+    """`rows` are required to be there; null takes what is there, at most `most_rows`. Of `sets` each holds `task`,
+    `reward`, the path of a reward model, and the keys of the task (`fill_sets` in compose.py)."""
 
     split: Literal["validation", "test"]
     engine: Literal["auto", "transformers", "vllm"]
@@ -241,7 +243,7 @@ class Eval:
     completions: Annotated[int, Within(COMPLETIONS)]
     start_completions: Annotated[int, Within(COMPLETIONS)]
     greedy: bool
-    probes: Literal["on", "off"]
+    sets: dict[str, dict]
     batch_size: Annotated[int, Within(BATCH)]
     temperature: Annotated[float, Within("> 0, <= 10")]
     top_p: Annotated[float, Within("> 0, <= 1")]
@@ -310,10 +312,37 @@ class Config:
         needs_pairs = self.algo.row.learns_from == PAIRS and not self.task.gives_pairs
         return self.task.graded and (needs_pairs or self.task.samples is not None)
 
+    @cached_property
+    def sets(self) -> dict[str, "Config"]:
+        """For each of `eval.sets` this config with the task and the reward of the set; it has at most as many rows."""
+        from rlhf_exp.config.checks import build  # which imports this module
+
+        found, measured = {}, replace(self.eval, rows=None, most_rows=self.eval.limit, sets={})
+        for name, values in self.eval.sets.items():
+            keys = {key: value for key, value in values.items() if key not in ("task", "reward")}
+            task, path = build(TASKS[values["task"]], {"name": values["task"], **keys}), values["reward"]
+            reward = replace(self.reward, weights={"model": 1.0} if path else {}, functions={}, path=path)
+            found[name] = replace(self, task=task, reward=replace(reward, normalize=False), eval=measured)
+        return found
+
+    def list_sources(self) -> list[tuple[str, Any]]:
+        """The keys by which rows are read, of the task and of the evaluation sets, with their places."""
+        of_sets = [
+            (place.replace("task", f"eval.sets.{name}", 1), keys)
+            for name, of in self.sets.items()
+            for place, keys in of.task.list_sources()
+        ]
+        return [*self.task.list_sources(), *of_sets]
+
+    def list_reward_models(self) -> dict[str, "Config"]:
+        """The keys that name a reward model, each with a config whose `reward.path` it is."""
+        found = {"reward.path": self} | {f"eval.sets.{name}.reward": of for name, of in self.sets.items()}
+        return {key: of for key, of in found.items() if of.reward.path is not None}
+
     def list_functions(self) -> dict[str, str]:
         """The functions and classes of the user's, FILE.py:NAME, each by its key."""
         found = {f"reward.functions.{name}": where for name, where in self.reward.functions.items()}
-        for place, task in self.task.list_sources():
+        for place, task in self.list_sources():
             found |= {f"{place}.{key}": where for key, where in task.functions.items()}
         return found | ({} if self.algo.trainer is None else {"algo.trainer": self.algo.trainer})
 

@@ -26,7 +26,7 @@ from rlhf_exp.models.generation import FORBIDDEN, OF_EVERY_TASK, Policy
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.progress import progress
 from rlhf_exp.stats import DIFFERENCES, paired_interval
-from rlhf_exp.tasks import Row, load_validation, wants_chat
+from rlhf_exp.tasks import Row, load_held_out, wants_chat
 
 FIGURES = ("n", "accuracy", "mean_tokens", "truncation_rate")
 
@@ -70,7 +70,7 @@ class BestBaseline:
 def measure_baselines(experiment: Experiment, model: Model) -> BestBaseline:
     """The best sampling baseline; `model` is the start model."""
     cfg, tokenizer, graded = experiment.cfg, experiment.tokenizer, replace(experiment, rewards=[])
-    validation = load_validation(cfg, tokenizer, min(cfg.eval.limit, MOST_ROWS))
+    validation = load_held_out(cfg, tokenizer, "validation", min(cfg.eval.limit, MOST_ROWS)).eval
 
     def measure(policy: Policy, rows: int) -> float:
         on_validation = replace(graded, task=replace(graded.task, eval=validation[:rows]))

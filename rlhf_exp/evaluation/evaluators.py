@@ -8,6 +8,7 @@
 Each measurement is written at once, so that it is kept after a crash.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,6 @@ from rlhf_exp.evaluation.cache import sample_cached
 from rlhf_exp.evaluation.completions import Completion, judge, sample_held_out
 from rlhf_exp.evaluation.metrics import average_rows, compare, summarise
 from rlhf_exp.evaluation.preferences import compare_preferences, find_errors, summarise_preferences
-from rlhf_exp.evaluation.probes import Probes, load_probes, summarise_probes
 from rlhf_exp.evaluation.token_figures import add_token_figures
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_policy, load_scorer
@@ -47,16 +47,19 @@ class Measured:
     demonstrations: list[answers.Scored] = field(default_factory=list)
 
 
-def write_measured(run_dir: Path, rows: list[Row], measured: dict[str, Measured], **more: Any) -> None:
+def write_measured(
+    run_dir: Path, rows: list[Row], measured: dict[str, Measured], further: Sequence[dict[str, Any]] = (), **more: Any
+) -> None:
     """Write evaluation.json, and the lines that its figures are of.
 
     Args:
         rows: those that the completions are of.
         measured: the models, baseline and perhaps trained.
+        further: lines of samples.jsonl that are not of these rows.
         more: further sections.
     """
     write_json(run_dir / "evaluation.json", {which: one.section for which, one in measured.items()} | more)
-    samples = [one.describe(which, rows[one.row]) for which, of in measured.items() for one in of.completions]
+    samples = [*_list_samples(rows, measured), *further]
     pairs = [pair for one in measured.values() for pair in one.pairs]
     if samples:
         write_jsonl(run_dir / "samples.jsonl", samples)
@@ -66,6 +69,10 @@ def write_measured(run_dir: Path, rows: list[Row], measured: dict[str, Measured]
         write_json(run_dir / "errors.json", find_errors(measured["trained"].pairs))
 
 
+def _list_samples(rows: list[Row], measured: dict[str, Measured], **more: str) -> list[dict[str, Any]]:
+    return [one.describe(which, rows[one.row]) | more for which, of in measured.items() for one in of.completions]
+
+
 class PolicyEvaluator:
     """Measures completions of held-out prompts, graded and rewarded; the policy's implicit rewards on held-out pairs;
     the loss of sft on held-out demonstrations, and the loss of dpo on the pairs."""
@@ -73,27 +80,24 @@ class PolicyEvaluator:
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
         self.measured: dict[str, Measured] = {}
+        self.sets: dict[str, dict[str, Measured]] = {name: {} for name in experiment.sets}
         self.best: BestBaseline | None = None
-        self.probes: Probes | None = None
-        self.replies: list[dict[str, Any]] = []
 
     def measure_start_model(self) -> Probe:
         """Measure the start model, with cached completions if there are any; returns the probe for training."""
         cfg, start_model = self.experiment.cfg, load_policy(self.experiment.model)
-        more = replace(cfg, eval=replace(cfg.eval, completions=cfg.eval.start_completions))
-        sampled, cached = sample_cached(replace(self.experiment, cfg=more), "baseline", start_model)
+        judged, cached = _sample_start(self.experiment, "baseline", start_model)
         self.experiment.folder.record |= {"eval_engine": choose_engine(cfg), "baseline_cached": cached}
-        completions = add_token_figures(self.experiment, judge(self.experiment, sampled), start_model)
+        completions = add_token_figures(self.experiment, judged, start_model)
         section = summarise(completions, cfg.max_tokens, cfg.eval.completions)
         loss, demonstrations = self._measure_loss(start_model)
         section |= loss
         if cfg.algo.row.has_implicit_rewards:
             section["preference"] = answers.UNTRAINED_PAIRS
         self.measured["baseline"] = Measured(section, completions, demonstrations=demonstrations)
-        if cfg.eval.probes == "on":
-            self.probes = load_probes(self.experiment)
-            found, _ = sample_cached(self.probes.experiment, "probes, baseline", start_model, "probes")
-            self.replies = self.probes.judge("baseline", found)
+        for name, of_set in self.experiment.sets.items():
+            found, _ = _sample_start(of_set, f"{name}, baseline", start_model)
+            self.sets[name]["baseline"] = Measured(summarise(found, cfg.max_tokens, cfg.eval.completions), found)
         self._write()
         first = [one.ids for one in completions if one.decoding == "sampled" and one.place == 0]
         tokenizer = self.experiment.tokenizer
@@ -126,9 +130,9 @@ class PolicyEvaluator:
                 section["loss"] = section["preference"]["loss"]
                 paired["loss"] = answers.compare_pair_loss(section["loss"])
         self.measured["trained"] = Measured(section, completions, pairs)
-        if self.probes is not None:
-            found = sample_held_out(self.probes.experiment, policy, None, "probes, trained", "probes", source=source)
-            self.replies += self.probes.judge("trained", found)
+        for name, of_set in self.experiment.sets.items():
+            found = judge(of_set, sample_held_out(of_set, policy, start_model, f"{name}, trained", source=source))
+            self.sets[name]["trained"] = Measured(summarise(found, cfg.max_tokens), found)
         self._write(paired=paired)
 
     def _write(self, **more: Any) -> None:
@@ -136,10 +140,15 @@ class PolicyEvaluator:
         if self.best is not None:
             trained = self.measured["trained"].completions if "trained" in self.measured else None
             more["baselines"] = self.best.describe(self.experiment.cfg.max_tokens, trained)
-        if self.probes is not None:
-            more |= {"probes": summarise_probes(self.replies), "probe_facts": self.probes.facts}
-            write_jsonl(self.experiment.folder.path / "probes.jsonl", self.replies)
-        write_measured(self.experiment.folder.path, self.experiment.task.eval, self.measured, **more)
+        samples = list[dict[str, Any]]()
+        for name, of in self.sets.items():
+            section: dict[str, Any] = {which: one.section for which, one in of.items()}
+            if "trained" in of:
+                sides = of["baseline"].completions, of["trained"].completions
+                section["paired"] = compare(*sides, self.experiment.cfg.max_tokens)
+            more["sets"] = more.get("sets", {}) | {name: section}
+            samples += _list_samples(self.experiment.sets[name].task.eval, of, set=name)
+        write_measured(self.experiment.folder.path, self.experiment.task.eval, self.measured, samples, **more)
 
     def _measure_loss(self, start_model: Model) -> tuple[dict[str, Any], list[answers.Scored]]:
         """The start model's `loss`, and the demonstrations that it is of; or `loss_left_out`, a sentence why there is
@@ -160,6 +169,14 @@ class PolicyEvaluator:
             reason = f"the prompts of all {len(rows)} rows fill algo.args.max_length={cfg.algo.args['max_length']}"
         tell(f"held-out loss: left out, {reason}")
         return {"loss_left_out": reason}, []
+
+
+def _sample_start(experiment: Experiment, title: str, start_model: Model) -> tuple[list[Completion], bool]:
+    """The start model's judged completions, `eval.start_completions` of each row; and whether they were cached."""
+    cfg = experiment.cfg
+    more = replace(cfg, eval=replace(cfg.eval, completions=cfg.eval.start_completions))
+    sampled, cached = sample_cached(replace(experiment, cfg=more), title, start_model)
+    return judge(experiment, sampled), cached
 
 
 class ScorerEvaluator:
@@ -183,7 +200,7 @@ class ScorerEvaluator:
         rows = answers.describe_pairs(which, self.experiment, scores)
         self.measured[which] = Measured(summarise_preferences(rows), pairs=rows)
         sides = [of_model.pairs for of_model in self.measured.values()]
-        more = {"paired": compare_preferences(*sides)} if len(sides) == 2 else {}
+        more: dict[str, Any] = {"paired": compare_preferences(*sides)} if len(sides) == 2 else {}
         write_measured(self.experiment.folder.path, [], self.measured, **more)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rlhf_exp.evaluation.metrics import measure_std
-from rlhf_exp.graders.probes import find_refusal
+from rlhf_exp.graders.refusals import find_refusal
 from rlhf_exp.stats import DIFFERENCES, mean_interval, paired_interval, wilson
 
 Rows = list[dict[str, Any]]
@@ -34,7 +34,7 @@ LENGTH_BANDS = {
 KINDS = ("confident", "near_tie", "refusal_preferred", "length_only", "longer_wins", "other")
 SHOWN = 30
 TRAITS = ("only the chosen answer refuses", "only the rejected answer refuses", "one answer begins with the other")
-"""What rules see in the texts of a pair; the phrases of refusals are those of graders/probes.py."""
+"""What rules see in the texts of a pair; the phrases of refusals are those of graders/refusals.py."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 

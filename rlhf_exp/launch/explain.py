@@ -70,7 +70,7 @@ def _explain_unknown(key: str, overrides: Sequence[str]) -> str:
     text = next((text for text in overrides if name_key(text) == key), key)
     place, _, end = key.rpartition(".")
     named = ("reward.weights", "reward.functions", "task.options")  # the user's own names are below these
-    if place in named or place == "algo.args" and end in load_arguments(algo):
+    if place in named or place.startswith("eval.sets") or place == "algo.args" and end in load_arguments(algo):
         return _find_refusal(key, overrides) or f"{text}: not there yet; add it with a plus: +{text}"
     if (why := explain_key(key, algo)).endswith(f" {key}?"):
         why = "the config that -cn names lacks it; its defaults list must begin with /config"

@@ -108,15 +108,6 @@ def of_accuracy(which: str) -> Reader:
     return lambda run: ranked(run) if run.trains_scorer else solved(run)
 
 
-def of_probes(kind: str, which: str) -> Reader:
-    """Of each probe of a kind, on which a model's replies were judged, the share whose verdict holds."""
-    return lambda run: _average(
-        (line["id"], line["verdict"])
-        for line in run.probes
-        if (line["kind"], line["which"]) == (kind, which) and line["verdict"] is not None
-    )
-
-
 def subtract(after: Reader, before: Reader) -> Reader:
     """The difference on each row that both have."""
 
@@ -261,16 +252,9 @@ TESTED = {
 }  # fmt: skip
 """In what settings are tested, as sentences call it."""
 
-PROBES = [
-    _figure(f"{name}{when}", f"probes.{kind}.{which}.share", of_probes(kind, which))
-    for kind, name in TEXTS["sections"]["probes"]
-    for which, when in (("baseline", " at the start"), ("trained", ""))
-]
-
 COST, PASSES, MEMORY = ([_cost(*figure) for figure in TEXTS["sections"][name]] for name in ("cost", "passes", "memory"))
 
 PARTS = {
-    "Failure-mode probes": PROBES,
     "Cost": COST,
     "Memory while training, MB": MEMORY,
     "Forward passes per update": PASSES,

@@ -12,11 +12,10 @@ from rlhf_exp.report.columns import MEMORY, Column, at, fill, join_notes, list_c
 from rlhf_exp.report.curves import HEADING, plot_run, show_curves
 from rlhf_exp.report.page import NOTES, Block, Callout, Code, Figures, Heading, Table, Text, footnote
 from rlhf_exp.report.plots import plot_accuracy
-from rlhf_exp.report.probes import describe_probes
 from rlhf_exp.report.samples import describe_errors, describe_samples
 from rlhf_exp.report.summary import RANKING_FIGURES, best_sentence, describe_status, describe_summary, title, verdict
 from rlhf_exp.report.words import explain_change
-from rlhf_exp.runs.figures import duration, number, percent
+from rlhf_exp.runs.figures import duration, number, percent, points
 from rlhf_exp.runs.load import Run, load_run, read_each
 from rlhf_exp.runs.settings import flatten
 
@@ -36,6 +35,16 @@ QUANTILES = (
     *(Column(f"size of the margin, {side} pairs", at(side), number(".2f")) for side in ("right", "wrong")),
 )
 
+SET_FIGURES = {
+    "accuracy": (Column("before", at("baseline", "accuracy"), percent),
+                 Column("after", at("trained", "accuracy"), percent),
+                 Column("difference", at("paired", "difference"), points)),
+    "reward": (Column("before", at("baseline", "reward", "mean"), number(".3f")),
+               Column("after", at("trained", "reward", "mean"), number(".3f")),
+               Column("difference", at("paired", "reward", "mean"), number("+.3f"))),
+}  # fmt: skip
+"""Of an evaluation set."""
+
 
 def describe_run(run: Run) -> list[Block]:
     """Blocks from the verdict down to the command; each part that has no data says so."""
@@ -52,7 +61,7 @@ def describe_run(run: Run) -> list[Block]:
         blocks += [HEADING, curves]
     if not run.trains_scorer:  # a reward model generates nothing
         blocks += describe_samples(run)
-    blocks += describe_baselines(run) + describe_probes(run)
+    blocks += describe_baselines(run) + describe_sets(run)
     blocks.append(Heading("Health checks", folded=not (run.diagnosis.get("findings") or run.alarms)))
     blocks += describe_findings(run)
     if run.facts:
@@ -98,6 +107,17 @@ def describe_preferences(run: Run) -> list[Block]:
     if quantiles := section.get("quantiles"):
         blocks.append(fill(QUANTILES, quantiles))
     return [*blocks, footnote(NOTES["preferences"]), *describe_errors(run)]
+
+
+def describe_sets(run: Run) -> list[Block]:
+    """The accuracy and the reward on each evaluation set; empty if there are none."""
+    rows = []
+    for name, found in run.evaluation.get("sets", {}).items():
+        for figure, columns in SET_FIGURES.items():
+            if columns[0].read(found):
+                rows.append([name, figure, N.cell(found["baseline"]), *(column.cell(found) for column in columns)])
+    head = ["set", "figure", "n", "before", "after", "difference"]
+    return [Heading("Further evaluation sets"), Table(head, rows)] if rows else []
 
 
 def describe_health(run: Run) -> list[Block]:

@@ -35,15 +35,16 @@ SHOWN = 8  # digits of a hash in a message
 def hash_inputs(cfg: Config) -> dict[str, str]:
     """For each key that names a local file or folder, a hash of its present content."""
     found = {}
-    for key, task in cfg.task.list_sources():
+    for key, task in cfg.list_sources():
         if task.source == "file":
             found[f"{key}.path"] = hash_path(Path(task.path))
     samples = getattr(cfg.task, "samples", None)
     if samples not in (None, "self"):
         found["task.samples"] = hash_path(Path(samples) / "samples.jsonl")
     found |= {key: hash_weights(Path(path).expanduser()) for key, path in list_local_models(cfg)}
-    if cfg.reward.path is not None and not is_hub_id(cfg.reward.path):
-        found["reward.path"] = _hash_reward_model(Path(cfg.reward.path).expanduser(), cfg.reward.normalize)
+    for key, of in cfg.list_reward_models().items():
+        if not is_hub_id(path := str(of.reward.path)):
+            found[key] = _hash_reward_model(Path(path).expanduser(), of.reward.normalize)
     for key, where in cfg.list_functions().items():
         found[key] = f"{hash_path(_find_file(where))}:{where.rpartition(':')[2]}"
     return found

@@ -9,7 +9,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from glob import glob
 from itertools import chain
@@ -33,7 +33,7 @@ DEPTH = 4
 """How far below a folder runs are looked for."""
 
 OBJECTS = ("evaluation", "errors", "diagnosis")
-LINES = ("metrics", "alarms", "validation", "samples", "policies", "preferences", "probes")
+LINES = ("metrics", "alarms", "validation", "samples", "policies", "preferences")
 
 DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError, YAMLError, OSError)
 """What reading a damaged file raises. OmegaConf raises an OSError without a number for a file that holds 7."""
@@ -90,10 +90,10 @@ class Run:
     alarms: list[dict]  # alarms.jsonl
     validation: list[dict]  # validation.jsonl
     evaluation: dict
-    samples: list[dict]
+    samples: list[dict]  # of samples.jsonl those of the task's own held-out rows
+    set_samples: list[dict]  # those of evaluation sets
     policies: list[dict]  # policies.jsonl
     preferences: list[dict]
-    probes: list[dict]
     errors: dict
     facts: dict  # data.json
     diagnosis: dict
@@ -149,6 +149,14 @@ class Run:
         """The samples of one model without greedy ones."""
         return [s for s in self.samples if s["which"] == which and s["decoding"] == "sampled"]
 
+    def at_set(self, name: str) -> "Run":
+        """The same with the task, the reward and the measurements of an evaluation set, if it has that, in place of its
+        own."""
+        values = self.config.get("eval", {}).get("sets", {}).get(name, {})
+        config = self.config | {"task": values, "reward": {"path": values.get("reward")}}
+        samples = [line for line in self.set_samples if line["set"] == name]
+        return replace(self, config=config, evaluation=self.evaluation.get("sets", {}).get(name, {}), samples=samples)
+
     def preference(self, which: str) -> dict:
         """The measurements on held-out pairs: the whole section of a reward model, a part of a policy's; or {}."""
         section = self.evaluation.get(which, {})
@@ -202,6 +210,9 @@ def load_run(path: Path) -> Run:
             raise NotARun(f"{path}: no run.json with a status in it; {EXPECTED}")
         parts: dict[str, Any] = {name: read_json(path / f"{name}.json") for name in OBJECTS}
         parts |= {name: read_jsonl(path / f"{name}.jsonl") for name in LINES}
+        lines, parts["samples"], parts["set_samples"] = parts["samples"], [], []
+        for line in lines:
+            parts["set_samples" if "set" in line else "samples"].append(line)
         for name in ("metrics", "validation"):
             check_series(path / f"{name}.jsonl", parts[name])
         facts, overrides = read_json(path / "data.json"), read_saved(path, "overrides", list)

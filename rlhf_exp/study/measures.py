@@ -7,6 +7,7 @@ A metric is one of these:
     a name of ROWS: a figure of each held-out row; its estimate joins seeds, rows and sampling (stats/crossed.py)
     a name of COSTS or PAIRS: a figure of run.json, or of held-out pairs
     A per B: of each run the mean of A over its held-out rows divided by that of B
+    one of these, then `on SET`: on the rows of that evaluation set, with its reward
     STATISTIC KEY, share KEY < NUMBER, share KEY > NUMBER: of a series of metrics.jsonl, over its logged steps; with
         log10 before it the logarithm, for peaks that differ by factors between seeds
 All but the first are one number per run, with Student's t over seeds (Welch's of a difference).
@@ -103,11 +104,16 @@ STATISTICS: dict[str, Callable[[np.ndarray], Any]] = {
 deviation of the changes from one logged step to the next; `falls`: the share of these that are below 0; `until`: the
 share of the logged steps until the series is nine tenths of its whole change away from its begin."""
 PER = re.compile(r"(\S+) per (\S+)")
+ON = re.compile(r"(.+) on (\S+)")
 SERIES = re.compile(rf"(?:log10 )?({'|'.join(STATISTICS)}|share) (\S+)(?: ([<>]) (-?[0-9]+\.?[0-9]*(?:e-?[0-9]+)?))?")
 
 
 def explain(metric: str) -> str | None:
     """Why no run can have the metric; None if one can."""
+    if on := ON.fullmatch(metric):
+        if not PER.fullmatch(on[1]) and on[1] not in ROWS:
+            return f"of an evaluation set {one_of(on[1], ROWS)}"
+        metric = on[1]
     if names := PER.fullmatch(metric):
         return next((f"of each figure {one_of(name, ROWS)}" for name in names.groups() if name not in ROWS), None)
     if " " not in metric:
@@ -121,7 +127,7 @@ def explain(metric: str) -> str | None:
 
 def has_start(metric: str) -> bool:
     """Whether the start model has the figure."""
-    return all(name in ROWS and ROWS[name].start for name in metric.split(" per "))
+    return all(name in ROWS and ROWS[name].start for name in metric.partition(" on ")[0].split(" per "))
 
 
 def measure(metric: str, groups: Groups, arms: list[str]) -> Measured:
@@ -133,6 +139,8 @@ def measure(metric: str, groups: Groups, arms: list[str]) -> Measured:
     chosen = [arm for arm in arms if arm != START]
     if unknown := [arm for arm in chosen if arm not in groups]:
         raise Untested(f"these runs have no arm {unknown[0]}")
+    if on := ON.fullmatch(metric):
+        metric, groups = on[1], {arm: [run.at_set(on[2]) for run in of] for arm, of in groups.items()}
     if by_reward := not BY_REWARD.isdisjoint(metric.split()):
         groups = {arm: of for arm, of in groups.items() if _name_rewards(of) & _name_rewards(groups[chosen[0]])}
     found = {arm: [rows for run in of if (rows := _read(metric, run, START in arms))] for arm, of in groups.items()}

@@ -7,19 +7,16 @@ from collections import Counter
 from pathlib import Path
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.report.columns import CORRECT_BEFORE, KL, REWARDED_BEFORE, align, mean_over_seeds
+from rlhf_exp.report.columns import CORRECT_BEFORE, REWARDED_BEFORE, align
 from rlhf_exp.report.compare import describe_runs, tabulate_study
 from rlhf_exp.report.curves import HEADING
 from rlhf_exp.report.groups import Groups, gather
-from rlhf_exp.report.page import NOTES, Block, Figures, Heading, Table, Text, footnote, write_page
-from rlhf_exp.report.plots import PALETTE, Line, Panel, Plot, choose_style, read_bounds
+from rlhf_exp.report.page import NOTES, Block, Heading, Table, Text, footnote, write_page
 from rlhf_exp.report.single import describe_preferences, describe_run, load_runs
 from rlhf_exp.runs.figures import duration, number, percent
 from rlhf_exp.runs.load import Run, refusing_damage
-from rlhf_exp.stats import LEVELS, SHARES, crossed_interval, exact
+from rlhf_exp.stats import LEVELS, SHARES, crossed_interval
 from rlhf_exp.study.stages import Stage, Study
-
-MARKERS = "os^D"
 
 
 def write_study(study: Study) -> Path:
@@ -45,10 +42,8 @@ def write_study(study: Study) -> Path:
         compared, *others = _divide(stages, [run for run in runs if run.trains], labels) or [runs]
         _, *described = describe_runs(compared, labels=labels) if len(compared) > 1 else describe_run(compared[0])
         alone = {arm: group for arm, group in done.items() if not group[0].trains}
-        found = {run.path: run for group in done.values() for run in group}
-        makers = {job.folder: found[path] for job in jobs if (path := job.needs.get("model.path")) in found}
         place = next((i for i, block in enumerate(described) if block == HEADING), len(described))
-        described[place:place] = describe_alone(alone, makers) if alone else []
+        described[place:place] = describe_alone(alone) if alone else []
         blocks += described  # without its title
         for family in others:
             arms = ", ".join(dict.fromkeys(labels[run.path] for run in family))
@@ -76,33 +71,18 @@ def _divide(stages: dict[Path, Stage], runs: list[Run], labels: dict[Path, str])
     return [families[key] for key in sorted(families, key=lambda key: (key[0] != (False, None), -len(families[key])))]
 
 
-def describe_alone(groups: Groups, makers: dict[Path, Run]) -> list[Block]:
-    """The figures of models that were not trained further, over seeds, rows and sampling; of those that were trained
-    from the first of them the KL to it, and a plot of that and the reward.
-
-    Args:
-        makers: by the folder of a run the one that trained its model, and measured the KL.
-    """
-    rows, lines, (first, *_) = [], list[Line](), groups.values()
-    starts = [run.config["model"] for run in first]
-    for place, (arm, group) in enumerate(groups.items()):
-        of_rows = (align(group, CORRECT_BEFORE), SHARES), (align(group, REWARDED_BEFORE), LEVELS)
-        accuracy, reward = (None if of is None else crossed_interval(of, kind) for of, kind in of_rows)
-        trained = [run for one in group if (run := makers.get(one.path)) and run.config["model"] in starts]
-        kl = exact(0.0) if group is first else mean_over_seeds(trained, KL)
-        cells = ((accuracy, percent), (reward, number(".3f")), (kl, KL.write))
-        rows.append([arm, str(len(group)), *("-" if figure is None else write(figure) for figure, write in cells)])
-        if reward and kl and _list_rows(group[0]) == _list_rows(first[0]):
-            style = choose_style(place) | {"marker": MARKERS[place // len(PALETTE) % len(MARKERS)], "linestyle": "none"}
-            lines.append(Line([reward["value"]], [kl["value"]], arm, read_bounds([reward]), style=style))
-    panel = Panel("reward, with its 95% interval", f"KL to {rows[0][0]}, nats per completion", lines)
-    plot = Plot("frontier", "Reward and KL of the models that were measured alone", [panel])
-    head, notes = ["arm", "seeds", "accuracy", "reward"], [NOTES["study"]]
-    if any(row[-1] != "-" for row in rows[1:]):
-        head, notes = [*head, "KL"], [*notes, NOTES["alone"].format(first=rows[0][0])]
-    table = Table(head, [row[: len(head)] for row in rows])
-    blocks: list[Block] = [Heading("Models measured alone"), table, footnote(" ".join(notes))]
-    return [*blocks, Figures([plot])] if len(lines) > 2 else blocks
+def describe_alone(groups: Groups) -> list[Block]:
+    """The figures of models that were not trained, over seeds, rows and sampling."""
+    rows = []
+    for arm, group in groups.items():
+        of_rows = (
+            (align(group, CORRECT_BEFORE), SHARES, percent),
+            (align(group, REWARDED_BEFORE), LEVELS, number(".3f")),
+        )
+        cells = ["-" if of is None else write(crossed_interval(of, kind)) for of, kind, write in of_rows]
+        rows.append([arm, str(len(group)), *cells])
+    table = Table(["arm", "seeds", "accuracy", "reward"], rows)
+    return [Heading("Models measured alone"), table, footnote(NOTES["study"])]
 
 
 def _list_rows(run: Run) -> frozenset[tuple[str, str]]:

@@ -96,7 +96,7 @@ def _check(
             raise ConfigError([f"{key}: needs the run {folder}, which has not finished; leave out --only"])
         needed = planned.get(folder)
         if folder in planned and (needed is None or needed.what != SKIP):
-            absent.append(key)
+            absent.append(key.lstrip("+"))
             first += [needed.stage] if needed else []
             for name in ("name", "path", "base", "init") if key == "model.path" else ():
                 cfg.model[name] = getattr(needed.config.model, name) if needed else cfg.model[name]

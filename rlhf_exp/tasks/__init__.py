@@ -28,8 +28,8 @@ from rlhf_exp.tasks.loading import (
     Task,
     draw_prompts,
     find_grader,
+    load_held_out,
     load_task,
-    load_validation,
     prompts_per_rollout,
     wants_chat,
 )
@@ -37,4 +37,4 @@ from rlhf_exp.tasks.schema import find_task, name_source
 from rlhf_exp.tasks.texts import Row, Text, add_system_prompt, as_completion
 
 __all__ = ["Loader", "Row", "Task", "Text", "add_system_prompt", "as_completion", "draw_prompts", "find_grader",
-           "find_task", "load_task", "load_validation", "name_source", "prompts_per_rollout", "wants_chat"]  # fmt: skip
+           "find_task", "load_held_out", "load_task", "name_source", "prompts_per_rollout", "wants_chat"]  # fmt: skip

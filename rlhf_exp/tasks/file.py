@@ -270,8 +270,6 @@ def _keep_named_splits(keys: Keys, rows: list[FileRow]) -> tuple[list[FileRow], 
     if seen == {"train"} and keys.split_column is None:
         for row in kept:  # a data set with a train split alone
             row.part = None
-    elif seen != {None} and "train" not in seen:
-        raise ConfigError([f"{name_source(keys)}: has no rows of train"])
     return kept, len(rows) - len(kept)
 
 

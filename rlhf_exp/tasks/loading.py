@@ -84,12 +84,12 @@ def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
     return Task(cfg.task.name, **sides, grade=None, notes=task.notes, facts={"of": keys.name, **task.facts})
 
 
-def load_validation(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
-    """At most `n` prompts of the validation split, whatever the algorithm learns from."""
-    loader = Loader.open(cfg, tokenizer)
-    rows, _, taken = loader.hold_out(ASK, "validation", n, required=False)
-    require_rows(cfg, [(taken, "validation", "eval.rows", None)], loader.source)
-    return rows
+def load_held_out(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", split: str, n: int) -> Task:
+    """At most `n` prompts of the split, whatever the algorithm learns from, with their grader."""
+    loader = Loader.open(replace(cfg, task=cfg.task.list_sources()[-1][1]), tokenizer)
+    rows, _, taken = loader.hold_out(ASK, split, n, required=False)
+    require_rows(cfg, [(taken, split, "eval.rows", None)], loader.source)
+    return Task(cfg.task.name, [], rows, find_grader(cfg.task, loader.source))
 
 
 def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:

@@ -74,6 +74,13 @@ algo=reward_model eval.every=5  ->  eval.every conflict
 algo=dpo task=hh_rlhf eval.every=5 eval.best=true  ->  eval.best conflict
 eval.completions=4 eval.start_completions=2  ->  eval.start_completions conflict
 eval.engine=vllm peft=qlora  ->  eval.engine conflict
+'+eval.sets.far={task: contdown}'  ->  eval.sets.far.task type
+'+eval.sets.far={task: countdown, numbrs: [3], low: x}'  ->  eval.sets.far.numbrs unknown, eval.sets.far.low type
+'+eval.sets.far={numbers: 3}' +eval.sets.near=3  ->  eval.sets.near type, eval.sets.far.numbers type
+'+eval.sets.far={task: file, path: nope.jsonl}'  ->  eval.sets.far.path missing
+'+eval.sets.far={task: countdown, source: file}'  ->  eval.sets.far.source *
+'+eval.sets.far={reward: ./nope}'  ->  eval.sets.far.reward missing
+algo=reward_model '+eval.sets.far={}'  ->  eval.sets conflict
 algo=sft +args.num_iteration=1  ->  args.num_iteration unknown
 'args.learning_rate='"'"'1e-3'"'"''  ->  args.learning_rate type
 +args.scale_rewards=nope  ->  args.scale_rewards type

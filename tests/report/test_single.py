@@ -11,11 +11,14 @@ from rlhf_exp.report import samples, terminal_table, write_report
 from rlhf_exp.report.curves import CURVES, list_curves
 from rlhf_exp.report.page import Widget
 from rlhf_exp.report.samples import KINDS, describe_samples
+from rlhf_exp.report.single import describe_sets
 from rlhf_exp.report.summary import summary_table, verdict
 from rlhf_exp.runs.figures import percent, points
 from rlhf_exp.runs.folder import write_jsonl
 from rlhf_exp.runs.load import load_run
 from tests.report.conftest import GOLDEN
+
+SECTIONS = ("baseline", "trained", "paired")
 
 
 def rows_of(run_dir):
@@ -169,3 +172,21 @@ def test_samples_are_the_first_of_each_kind_in_the_order_of_the_rows(run_dir, ke
     [widget] = [block for block in describe_samples(load_run(run_dir)) if isinstance(block, Widget)]
     shown = [(pair.title, int(pair.prompt)) for pair in widget.instead]
     assert shown == [(title, row) for title, rows in titles.items() for row in rows]
+
+
+def test_a_run_has_one_table_of_its_evaluation_sets(run_dir, edit):
+    assert describe_sets(load_run(run_dir)) == []
+    section = {which: json.loads((run_dir / "evaluation.json").read_text())[which] for which in SECTIONS}
+    alone = {"baseline": {name: value for name, value in section["baseline"].items() if name != "accuracy"}}
+    edit(run_dir, "evaluation.json", sets={"far": section, "gold": alone})
+    _, table = describe_sets(load_run(run_dir))
+    assert [row[:2] for row in table.rows] == [["far", "accuracy"], ["far", "reward"], ["gold", "reward"]]
+    assert table.rows[0][2:] == [
+        str(section["baseline"]["n"]), *(percent(section[which]["accuracy"]) for which in SECTIONS[:2]),
+        points(section["paired"]["difference"]),
+    ]  # fmt: skip
+    assert table.rows[2][4:] == ["-", "-"]
+    line = (run_dir / "samples.jsonl").read_text().splitlines()[0]
+    with (run_dir / "samples.jsonl").open("a") as file:
+        file.write(json.dumps(json.loads(line) | {"set": "far"}) + "\n")
+    assert len(load_run(run_dir).set_samples) == 1 and not any("set" in one for one in load_run(run_dir).samples)

@@ -26,7 +26,7 @@ def make_run(seed, solved, tokens=20, **more):
             samples.append({"which": which, "id": row, "outcome": outcome, "reward": float(correct), "kl": 0.5,
                             "tokens": tokens + row % 3, "truncated": False, "completion": "1 + 2 = 3"})  # fmt: skip
     info = {"seed": seed, "status": "finished", "steps": 10} | more.pop("info", {})
-    lists = ("metrics", "alarms", "validation", "policies", "preferences", "probes", "overrides")
+    lists = ("metrics", "alarms", "validation", "policies", "preferences", "set_samples", "overrides")
     parts = {name: [] for name in lists} | {name: {} for name in ("errors", "facts", "diagnosis", "config")}
     return Run(Path("run"), info, samples=samples, **(parts | {"evaluation": {"trained": {}}} | more))
 
@@ -76,6 +76,22 @@ def test_a_difference_of_arms_is_that_of_the_means_over_the_same_rows(groups):
     assert (found.label, found.seeds, found.rows, found.share) == ("good - same", [3, 3], ROWS, True)
     gain = measure("accuracy", groups, ["good", "start"])
     assert gain.estimate.value == pytest.approx(of_rows["good"].mean() - 0.25)
+
+
+def test_a_figure_on_an_evaluation_set_is_of_its_rows_and_its_reward():
+    def make(seed, reward):
+        lines = [{"which": which, "set": "gold", "id": row, "reward": value + row % 3} for row in range(9)
+                 for which, value in (("baseline", 0.0), ("trained", reward + 0.1 * seed))]  # fmt: skip
+        sets = {"gold": {"trained": {}}}
+        config = {"reward": {"path": str(seed)}, "eval": {"sets": {"gold": {"task": "hh_rlhf", "reward": "runs/gold"}}}}
+        return make_run(seed, [True] * ROWS, set_samples=lines, evaluation={"trained": {}, "sets": sets}, config=config)
+
+    groups = {"a": [make(seed, 1.0) for seed in range(3)], "b": [make(seed, 3.0) for seed in range(3)]}
+    assert measure("reward on gold", groups, ["b", "a"]).estimate.value == pytest.approx(2.0)
+    found = measure("reward on gold", groups, ["a", "start"])
+    assert found.estimate.value == pytest.approx(1.1) and found.rows == 9
+    with pytest.raises(measures.Untested, match="fewer than two runs of b"):
+        measure("reward on silver", groups, ["b", "a"])
 
 
 def test_one_number_per_run_has_the_intervals_of_student_and_welch():
@@ -266,6 +282,7 @@ a-2:
         ("metric: accuracy", "metric: log10 largst ppo/kl", "a-1.metric", "did you mean largest?"),
         ("metric: accuracy", "metric: share ppo/kl", "a-1.metric", "share KEY < NUMBER"),
         ("metric: accuracy", "metric: accuracy per token", "a-1.metric", "did you mean tokens?"),
+        ("metric: accuracy", "metric: end loss on gold", "a-1.metric", "of an evaluation set must be one of"),
         ("expect: higher", "expect: highr", "a-1.expect", "did you mean higher?"),
         ("expect: higher", "", "a-1.expect", "metric"),
         ("expect: higher", "expect: value", "a-1.value", "value"),

@@ -39,7 +39,7 @@ def check_task(cfg: Config) -> Iterator[str]:
         yield conflict(cfg, "algo", f"needs {need}, and task={task} has none{remedy}; {others}")
     elif need == DEMONSTRATIONS and not cfg.task.demonstrates and cfg.task.samples is None:
         yield conflict(cfg, "algo", f"needs {cfg.task.provided_by[need]}")
-    for key, source in cfg.task.list_sources():
+    for key, source in cfg.list_sources():
         yield from source.find_problems(key)
     if getattr(cfg.task, "samples", None) is not None and (row.online or not row.trains):
         others = ", ".join(name for name, row in ALGORITHMS.items() if not row.online and row.trains)

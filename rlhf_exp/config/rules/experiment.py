@@ -96,6 +96,8 @@ def check_eval(cfg: Config) -> Iterator[Problem]:
     wanted, row, k = cfg.eval, cfg.algo.row, cfg.eval.completions
     if wanted.start_completions % k:
         yield conflict(cfg, "eval.start_completions", f"must be a multiple of eval.completions={k}")
+    if wanted.sets and row.scores:
+        yield conflict(cfg, "eval.sets", f"measures completions; algo={cfg.algo.name} trains no policy")
     if wanted.every is not None and (row.scores or not row.trains):
         yield conflict(cfg, "eval.every", f"measures completions; algo={cfg.algo.name} trains no policy")
     if wanted.engine == "vllm" and cfg.peft.quantization:

@@ -26,7 +26,8 @@ def find_missing_files(cfg: Config) -> list[str]:
 
 
 def _check_folders(cfg: Config) -> Iterator[Problem]:
-    for path in (cfg.output_dir, cfg.resume, cfg.eval.cache_dir, cfg.reward.path):
+    rewards = [of.reward.path for of in cfg.list_reward_models().values()]
+    for path in (cfg.output_dir, cfg.resume, cfg.eval.cache_dir, *rewards):
         with suppress(FileNotFoundError, NotADirectoryError):
             Path(path or "").lstat()
     if Path(cfg.output_dir).resolve() == Path("/"):
@@ -57,13 +58,14 @@ def find_missing_models(cfg: Config) -> Iterator[Problem]:
     for key, place in list_local_models(cfg):
         if why := _explain_model(place):
             yield conflict(cfg, key, why, "missing")
-    path = cfg.reward.path
-    if path is not None and not is_hub_id(path):
-        folder = Path(path).expanduser()
+    for key, of in cfg.list_reward_models().items():
+        if is_hub_id(str(of.reward.path)):
+            continue
+        folder = Path(str(of.reward.path)).expanduser()
         whole = folder / "model" if (folder / "model").is_dir() else folder
         missing = "no such folder; must be the folder of a run of algo=reward_model"
         if why := (explain_odd_file(whole) or explain_pickle(whole)) if folder.is_dir() else missing:
-            yield conflict(cfg, "reward.path", why, "missing")
+            yield conflict(cfg, key, why, "missing")
 
 
 def _explain_model(path: str) -> str | None:
@@ -135,7 +137,7 @@ def _suggest_file(path: Path) -> str:
 
 
 def _check_task(cfg: Config) -> Iterator[str]:
-    for key, task in cfg.task.list_sources():
+    for key, task in cfg.list_sources():
         if task.source == "file" and task.path is not None:
             path = Path(task.path)
             if not path.exists():
