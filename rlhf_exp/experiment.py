@@ -28,7 +28,7 @@ class Experiment:
         model: where the start model's full weights are.
         task: the rows to train on and the held-out rows.
         rewards: in the order of `cfg.reward.weights`.
-        args: TRL's arguments, of the algorithm's own class; None if nothing is trained (rlhf_exp.sample).
+        args: TRL's arguments, of the algorithm's own class; None if nothing is trained.
         sets: of each of `eval.sets` the same with its config, held-out rows and rewards.
     """
 

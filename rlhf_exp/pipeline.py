@@ -28,6 +28,7 @@ from rlhf_exp.diagnose.advice import advise
 from rlhf_exp.diagnose.signals import Signals
 from rlhf_exp.dry_run.load import build_on_meta
 from rlhf_exp.errors import FAILED, ConfigError, NonFiniteLoss, Stop, name_error, read_message, say, tell
+from rlhf_exp.evaluation.draw import sample
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_libraries
@@ -41,7 +42,6 @@ from rlhf_exp.runs.folder import RunFolder, read_record, write_json
 from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.runs.stopping import StopSignals, describe_restart, describe_stop
-from rlhf_exp.sample.draw import sample
 from rlhf_exp.tasks import load_held_out, load_task
 from rlhf_exp.tasks.prompts import check_budget, check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.sampled import learn_from

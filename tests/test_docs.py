@@ -44,9 +44,9 @@ for_each_page = pytest.mark.parametrize("page", PAGES, ids=NAMES)
 
 MODELS = ("FOLDER", "MERGED", "GPT2_TOKENIZER_FOLDER", "STORIES260K", "outputs/RUN/model", "outputs/full/model",
           "outputs/own_model", "outputs/own_model_sft/model", "outputs/lora/model")  # fmt: skip
-FOLDERS = ("outputs/reward_model", "outputs/reward_model_tiny", "outputs/my_reward_model", "outputs/samples/x", "GSM8K",
-           "outputs/hh_rlhf_real/reward_model/seed-0")  # fmt: skip
-FILES = ("PAIRS.jsonl.gz", "ROWS.jsonl", "outputs/samples/x/samples.jsonl")
+FOLDERS = ("outputs/reward_model", "outputs/reward_model_tiny", "outputs/my_reward_model", "outputs/rejection/samples",
+           "GSM8K", "outputs/hh_rlhf_real/reward_model/seed-0")  # fmt: skip
+FILES = ("PAIRS.jsonl.gz", "ROWS.jsonl", "outputs/rejection/samples/samples.jsonl")
 CODE = ("FILE.py", "mine.py")
 ELSEWHERE = {"pip", "docker", "export", "hf", "vllm", "lm_eval", "tensorboard", "wandb", "scancel", "srun"}
 """Programs that are not this package's: nothing of them is checked."""
@@ -183,9 +183,9 @@ def check_own(module, words):
     if module == "rlhf_exp" and words and words[0] in COMMANDS:
         module, words = COMMANDS[words[0]].removesuffix(".__main__"), words[1:]
     name = module.removeprefix("rlhf_exp.")
-    if name in ("describe", "sample"):
+    if name == "describe":
         compose_command(name, ["algo=none", "output_dir=x"], words)
-    elif name in ("chat", "merge", "report", "runs", "view"):
+    elif name in ("report", "runs", "samples", "view"):
         parse_flags(import_module(COMMANDS[name]).PARSER, words)
     elif name == "study":
         check_study(words)
@@ -227,7 +227,7 @@ def test_the_pages_have_commands_of_every_kind():
     words = [param.values[0] for param in ALL]
     assert len(words) > 150
     assert {command[0].rpartition("/")[2] for command in words} >= {"make", "rlhf-exp", "python", "pip", "docker"}
-    assert {"-m", "chat", "describe", "merge", "report", "runs", "sample"} <= set(chain(*words))
+    assert {"-m", "describe", "report", "runs", "samples"} <= set(chain(*words))
 
 
 @for_each_page
@@ -315,7 +315,7 @@ SHORT += ["device.threads=1", "device=cpu"]
 def test_the_quickstart_runs(tmp_path, command_line):
     """The first run, and the commands that look at it, as they stand on the page, with two steps."""
     commands = [words[3:] for words, _ in list_commands(ROOT / QUICKSTART) if words[1:3] == ["-m", "rlhf_exp"]]
-    looks = [words for words in commands if words[0] in ("runs", "chat", "report")]
+    looks = [words for words in commands if words[0] in ("runs", "samples", "report")]
     assert len(looks) == 3 and commands[0] == (first := ["algo=grpo", "task=countdown"])
     for words in [[*first, *SHORT], *looks, ["--help"]]:
         done = command_line(*words, cwd=tmp_path)

@@ -21,13 +21,13 @@ LAYERS = (
     ("callbacks", "trainers"),
     ("evaluation",),
     ("diagnose", "report"),
-    ("chat", "sample", "describe", "dry_run", "view"),
+    ("describe", "dry_run", "view"),
     ("preflight",),  # it estimates memory as a dry run does
     ("train",),
     ("pipeline",),
     ("launch",),
     ("study",),
-    ("__main__", "__init__", "api", "audit", "calibrate", "merge"),
+    ("__main__", "__init__", "api", "audit", "calibrate", "samples"),
 )
 """From the bottom. A module is in the layer of its longest prefix here, and imports from its own layer and below."""
 
@@ -68,7 +68,7 @@ IMPORTS = {name: sorted(set(list_imports(ast.parse(path.read_text())))) for name
 
 def find_layer(module: str) -> int:
     """The number of a module's layer, from 0 at the bottom."""
-    if module.endswith("__main__") or module in ("audit", "calibrate", "merge"):  # a command
+    if module.endswith("__main__") or module in ("audit", "calibrate", "samples"):  # a command
         return len(LAYERS) - 1
     found = [(len(name), i) for i, names in enumerate(LAYERS) for name in names if f"{module}.".startswith(f"{name}.")]
     assert found, f"rlhf_exp.{module} is in no layer"

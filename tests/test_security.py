@@ -13,7 +13,6 @@ import yaml
 import rlhf_exp
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.merge import main as merge
 from rlhf_exp.models.loading import load_policy
 from rlhf_exp.models.source import ModelSource
 from rlhf_exp.runs.folder import write_json
@@ -48,7 +47,6 @@ def test_nothing_is_printed_but_by_the_functions_that_make_it_printable():
         nodes = ast.walk(ast.parse(path.read_text()))
         found[str(path.relative_to(PACKAGE))] += sum(name_call(x) in ("print", "sys.stdout.write") for x in nodes)
     assert +found == {
-        "chat/__main__.py": 1,  # numbers
         "commands.py": 1,  # a traceback, made printable
         "errors.py": 2,  # tell and say
         "pipeline.py": 1,  # terminal_table, printable but for the colour of a line
@@ -94,17 +92,6 @@ def test_a_folder_with_a_pickle_alone_is_one_line(pickled, key, name, file):
     with pytest.raises(ConfigError) as caught:
         compose_config(["device=cpu", f"{key}={path}", *of_reward])
     assert any(text.startswith(f"{key}={path}: {PICKLE.format(file)}") for text in caught.value.problems)
-
-
-@pytest.mark.parametrize(("arguments", "file"), [([], "adapter_model.bin"), (["--base"], "pytorch_model.bin")])
-def test_a_pickle_is_not_merged(pickled, arguments, file, capsys):
-    adapter = pickled / "adapter"
-    if arguments:
-        (adapter / "adapter_model.bin").rename(adapter / "adapter_model.safetensors")
-        arguments = ["--base", str(pickled / "model")]
-    assert merge([str(adapter), str(pickled / "out"), *arguments]) == 2
-    refused = pickled / "model" if arguments else adapter
-    assert capsys.readouterr().err.startswith(f"rlhf_exp merge: {refused}: {PICKLE.format(file)}")
 
 
 def test_weights_of_the_hub_are_read_from_safetensors_alone(pickled):

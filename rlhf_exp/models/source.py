@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
 OFFLINE = "without a network use a folder, such as one of this package's models: model=tiny, model=tiny_gpt2"
-OTHER_BASE = (
-    "name the one it was trained on: model.base=FOLDER, or python -m rlhf_exp merge ADAPTER --out OUT --base FOLDER"
-)
+OTHER_BASE = "name the one it was trained on: model.base=FOLDER, or merge the two with peft's merge_and_unload"
 
 
 @dataclass(frozen=True)

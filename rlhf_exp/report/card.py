@@ -1,7 +1,6 @@
 """Writes the model card of every model that a run has saved: README.md with the hub's metadata, and the run's config.
 
     write_cards(load_run(run_dir))            # run_dir/model, and run_dir/best-40 of a run that did not finish
-    write_merged_card(adapter, base, out, command)      # of a model that rlhf_exp.merge has made
 
 They take the place of the cards that peft and TRL write, which name neither figures nor data.
 """
@@ -24,8 +23,8 @@ from rlhf_exp.report.page import ASSETS, TEXTS, Code, Table, escape_text, to_mar
 from rlhf_exp.report.single import describe_findings, fact_table
 from rlhf_exp.report.summary import best_sentence, describe_status, describe_summary, verdict
 from rlhf_exp.runs.figures import write_name
-from rlhf_exp.runs.folder import read_record, write_text
-from rlhf_exp.runs.load import Run, load_run
+from rlhf_exp.runs.folder import write_text
+from rlhf_exp.runs.load import Run
 
 CARD, CONFIG = "README.md", "rlhf_exp_config.yaml"
 OF_RUN = (baseline_sentence, best_sentence, describe_findings, describe_status, describe_summary, verdict)
@@ -43,23 +42,12 @@ def write_cards(run: Run) -> None:
             _write(run, folder)
 
 
-def write_merged_card(adapter: Path, base: str, out: Path, command: str) -> None:
-    """Write the card of a merged model, with the figures of the adapter's run; none if the adapter lies in no run.
-
-    Args:
-        base: the folder or hub id of the base.
-    """
-    if read_record(adapter.parent).get("status") not in (None, "broken"):
-        _write(load_run(adapter.parent), out, {"merged_from": str(adapter), "base": base, "command": command})
-
-
-def _write(run: Run, folder: Path, merged: dict[str, str] | None = None) -> None:
-    """The card of a run's model; `merged` says how it was made of what the run saved."""
+def _write(run: Run, folder: Path) -> None:
     info, repo, (model, base_id) = run.info, _read(run, "hub.repo"), _find_base(run)
     data_ids = [_read(run, f"{key}.hub_id") for key in ("task", "task.of") if _read(run, f"{key}.source") == "hub"]
     file = folder / "adapter_config.json"
     adapter = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
-    place, scores = repo if repo and not merged else str(folder), run.trains_scorer
+    place, scores = repo or str(folder), run.trains_scorer
     serve = ["vllm", "serve", adapter["base_model_name_or_path"] if adapter else place]
     if adapter:
         serve += ["--enable-lora", "--max-lora-rank", str(adapter["r"]), "--lora-modules", f"trained={place}"]
@@ -78,14 +66,14 @@ def _write(run: Run, folder: Path, merged: dict[str, str] | None = None) -> None
         "is_best": folder.name.startswith("best-"),
         "serve": shlex.join(serve),
         "settings": [Table(["setting", "value"], settings)],
-    } | (merged or {})
+    }
     env = Environment(trim_blocks=True, lstrip_blocks=True, finalize=_finalize)
     env.filters |= {"fence": _write_fence, "quote": lambda value: Markup(repr(value)), "trusted": Markup}
     env.globals |= {function.__name__: function for function in OF_RUN} | {"read": partial(_read, run)}
     template = env.from_string((ASSETS / "model_card.md.jinja").read_text(encoding="utf-8"))
     text = template.render(run=run, name=name, place=place, scores=scores, adapter=adapter, model=model, **context)
-    tags = ["rlhf_exp", "trl", info.get("algo"), info.get("task"), "lora" if adapter or merged else None]
-    results = _list_results(run, data_ids) if folder.name == "model" and not merged else []
+    tags = ["rlhf_exp", "trl", info.get("algo"), info.get("task"), "lora" if adapter else None]
+    results = _list_results(run, data_ids) if folder.name == "model" else []
     data = ModelCardData(
         tags=[str(tag) for tag in [*tags, *write_name(info.get("loss_type")).split(",")] if tag],
         eval_results=results or None,

@@ -49,15 +49,21 @@ def describe_samples(run: Run) -> list[Block]:
     if run.completions:
         cards = [_show_training(row) for row in run.completions]
         training = [Heading("Completions of training", 3), browse("training", cards, [])]
-    if not run.sampled("trained"):  # nothing is trained, or not yet
-        alone = run.sampled("baseline")
-        cards = [_show_alone(row) for row in alone]
-        shown = [as_pair(row["id"], card) for row, card in zip(alone[:SHOWN_ALONE], cards, strict=False)]
-    else:
-        cards, shown = [_show_change(*pair) for pair in run.paired_samples()], []
+    cards = list_samples(run)
+    shown = [as_pair(card["id"], card) for card in cards[:SHOWN_ALONE]]
+    if run.sampled("trained"):
+        shown = []
         for kind, (title, most) in KINDS.items():
             shown += [as_pair(title, card) for card in cards if card["values"]["change"] == kind][:most]
     return [*blocks, browse("samples", cards, shown), *training]
+
+
+def list_samples(run: Run) -> list[Card]:
+    """The completions of each held-out row before and after training; those of the start model if nothing is trained,
+    or not yet."""
+    if not run.sampled("trained"):
+        return [_show_alone(row) for row in run.sampled("baseline")]
+    return [_show_change(*pair) for pair in run.paired_samples()]
 
 
 def compare_samples(groups: Groups) -> list[Block]:

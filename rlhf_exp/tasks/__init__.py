@@ -13,7 +13,6 @@ A task is a module here and a file in conf/task, both named as in `task=`:
     demonstration(item, keys, seed) optional: the text of an answer to learn from, or None
     gold(item, keys)                optional: a completion that is right, where a demonstration may be wrong
     pair(item, keys)                optional: the better and the worse answer
-    read_prompt(prompt)             optional: the row of a plain prompt that says all that the grader needs, or None
 
 and where `Keys.draws_rows`, since with source=generated rows are drawn instead of read:
 

@@ -15,7 +15,6 @@ no seed and no source can move a problem from one split to another:
 """
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
@@ -44,8 +43,6 @@ CHAT_PROMPT = (
     " must use each number exactly once. Show your work in <think> </think> tags, then give the expression alone in"
     " <answer> </answer> tags, for example <answer> (1 + 2) / 3 </answer>."
 )
-
-PLAIN_PROMPT = re.compile(r"use (\d+(?: \d+){1,5}) make (\d+) \.", re.ASCII)
 
 Problem = tuple[list[int], int]
 """The numbers and the target."""
@@ -163,14 +160,6 @@ def gold(item: Item, keys: Keys) -> str | None:
 def grade(completion: str, row: Row) -> Grade:
     """Grade a completion for a row of this task."""
     return grader.grade(completion, row["numbers"], row["target"])
-
-
-def read_prompt(text: str) -> Row | None:
-    """The row of a plain prompt: use 3 7 8 make 53 ."""
-    if not (found := PLAIN_PROMPT.fullmatch(text.strip())):
-        return None
-    item = _make_item([int(number) for number in found[1].split()], int(found[2]))
-    return {"id": item.id, "prompt": prompt(item, chat=False), **item.columns}
 
 
 def draw_problems(

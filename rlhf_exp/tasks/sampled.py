@@ -4,7 +4,7 @@ correct and a wrong one for others.
     task = learn_from(cfg, load_task(cfg, tokenizer), Path("outputs/samples/countdown/..."))
     task.train[0]     # {"id": "3 7 8 > 53 #1", "subset": "partial", "prompt": ..., "chosen": ..., "rejected": ...}
 
-The folder is written by rlhf_exp.sample. A completion that the budget cut off is left out, since training on it would
+evaluation/draw.py writes the folder. A completion that the budget cut off is left out, since training on it would
 teach to end there; so are repetitions of the same text. The i-th correct completion of a prompt is paired with the i-th
 wrong one, at most `task.sampling.per_prompt` times; `subset` is the outcome of the wrong one. A prompt whose
 completions are all correct or all wrong gives no pair, and is counted.
@@ -114,8 +114,7 @@ def _read_samples(cfg: Config, task: Task, folder: Path, where: str) -> list[Sam
         if key in config and found != wanted:
             raise ConfigError([f"{where}: was sampled with task.{key}={show(found)}, and here it is {show(wanted)}"])
     if baseline.get("split") != "train":
-        make = f"make others: python -m rlhf_exp sample task={task.name}"
-        raise ConfigError([f"{where}: its prompts are held out, not to be learned from; {make}"])
+        raise ConfigError([f"{where}: its prompts are held out, not to be learned from; use task.samples=self"])
     found, wanted = "messages" in samples[0], not isinstance(task.eval[0]["prompt"], str)
     if found != wanted:
         chat = "chat messages" if found else "plain text"

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from omegaconf import OmegaConf
 
-from rlhf_exp import __version__, merge, pipeline
+from rlhf_exp import __version__, pipeline
 from rlhf_exp.__main__ import format_help, main
 from rlhf_exp.commands import COMMANDS
 from rlhf_exp.config import ROOT, trl_args
@@ -106,7 +106,7 @@ def test_each_command_has_a_word_and_a_module(name, command_line, tmp_path):
     assert command_line(name, "--nope", cwd=tmp_path).stderr.startswith(f"rlhf_exp {name}: ")
     by_module = subprocess.run([sys.executable, "-m", f"rlhf_exp.{name}", "--help"], capture_output=True, text=True)
     assert by_module.stdout == usage and ("--out FOLDER" in usage) is (
-        name not in ("audit", "calibrate", "chat", "diagnose", "view")
+        name not in ("audit", "calibrate", "diagnose", "samples", "view")
     )
 
 
@@ -115,9 +115,6 @@ def test_every_command_that_writes_a_folder_takes_out():
     for arguments, folder, is_new in ((typed, "a (b)", False), (["output_dir=y"], "y", False), ([], "z", True)):
         cfg, named = compose_command("describe", ["algo=none", "output_dir=z"], arguments)
         assert (cfg.output_dir, named) == (folder, is_new)
-    for arguments in (["run", "there"], ["run", "--out", "there"], ["--out", "there", "run"]):
-        args = merge.PARSER.parse_args(arguments)
-        assert (args.adapter, args.out or args.place) == (Path("run"), Path("there"))
 
 
 @pytest.fixture
@@ -326,8 +323,8 @@ def test_jobs_that_do_not_go_together_are_refused(command, runs, swept, line):
 def test_latest_is_the_last_run_for_every_command_that_reads_one(command):
     Path("outputs/a").mkdir(parents=True)
     Path("outputs/latest").symlink_to("a")
-    for name, *more in (("chat",), ("merge", "--out", "x"), ("report",)):
-        assert command(name, "latest", *more)[1][0].startswith(f"rlhf_exp {name}: outputs/latest")
+    for name in ("report", "samples"):
+        assert command(name, "latest")[1][0].startswith(f"rlhf_exp {name}: outputs/latest")
 
 
 def test_a_sweep_ends_in_one_report_over_its_jobs(command, monkeypatch):

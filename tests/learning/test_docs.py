@@ -70,7 +70,8 @@ def reader(tmp_path_factory, command_line):
     made = {
         "outputs/reward_model": ["algo=reward_model", "task=hh_rlhf", "task.source=file", "task.path=PAIRS.jsonl.gz",
                                  "model.path=FOLDER", "algo.args.max_steps=1", *FEW],
-        "outputs/samples/x": ["sample", "task=countdown", "task.sampling.rows=64", *DEVICE],
+        "outputs/rejection": ["algo=sft", "task=countdown", "task.samples=self", "task.sampling.rows=64",
+                              "algo.args.max_steps=1", *FEW],
     }  # fmt: skip
     for name, words in made.items():
         done = command_line(*words, f"output_dir={name}", cwd=folder)

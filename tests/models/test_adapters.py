@@ -7,7 +7,6 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from rlhf_exp.merge import main
 from rlhf_exp.models.loading import load_policy, load_scorer, load_tokenizer, merge, resolve_model
 from rlhf_exp.models.source import ModelSource, locate_start_model
 from tests.models.test_loading import lose
@@ -96,33 +95,6 @@ def test_a_4_bit_base_is_loaded_quantised_and_merged_unquantised(architecture, t
     assert 1e-4 < rounding < 0.5 * (logits(merged) - logits(plain)).abs().max()
 
 
-def test_the_command_writes_a_model_and_says_so(lora, tmp_path, capsys):
-    folder, model, source = lora
-    (folder / "run.json").write_text("{}")
-    assert main([str(folder), str(tmp_path / "out"), "--dtype", "bfloat16"]) == 0
-    assert f"written: {tmp_path / 'out'} ({folder / 'model'} on {source.path}, bfloat16)\n" in capsys.readouterr().out
-    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
-    assert merged.dtype == torch.bfloat16
-    assert torch.allclose(logits(merged), logits(model), atol=0.05)
-
-
-def test_the_command_refuses_in_one_line(tmp_path, capsys):
-    adapter, out = tmp_path / "a" / "model", tmp_path / "out"
-    _, source = make_run(tmp_path / "a", "gpt2", "peft=lora")
-    capsys.readouterr()
-    for *arguments, line in (
-        (tmp_path / "x", out, f"{tmp_path / 'x'}: no adapter_config.json there; must be an adapter's folder"),
-        (source.path, out, f"{source.path}: no adapter_config.json there"),
-        (adapter, tmp_path, f"{tmp_path}: is not empty"),
-        (adapter, out, "--base", "nowhere", f"{adapter}: cannot be loaded onto its base nowhere ("),
-        (adapter, out, "--base", adapter, f"{adapter}: is an adapter, and so is its base {adapter}"),
-    ):
-        assert main([str(argument) for argument in arguments]) == 2
-        [shown] = capsys.readouterr().err.splitlines()
-        assert shown.startswith(f"rlhf_exp merge: {line}")
-    assert not out.exists()
-
-
 def test_an_adapter_whose_base_is_another_or_gone_is_refused_in_one_line(tmp_path):
     make_run(tmp_path / "a", "gpt2", "peft=lora")
     adapter = tmp_path / "a" / "model"
@@ -137,6 +109,8 @@ def test_an_adapter_whose_base_is_another_or_gone_is_refused_in_one_line(tmp_pat
     assert not (tmp_path / "run" / "start_model").exists()
     cfg = of_folder(adapter, f"model.base={tmp_path}/a/start_model")
     assert load_policy(resolve_model(cfg, tmp_path / "run")).config.model_type == "gpt2"
+    line = refusal(resolve_model, of_folder(adapter, f"model.base={adapter}"), tmp_path / "again")
+    assert f"is an adapter, and so is its base {adapter}" in line
 
 
 def test_an_adapter_or_a_base_whose_files_lack_tensors_is_refused_by_their_names(tmp_path):

@@ -12,7 +12,6 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.report import write_report
-from rlhf_exp.report.card import write_merged_card
 
 GENERATED = {"name": "countdown", "source": "generated"}
 COMMIT = "c" * 40
@@ -99,17 +98,6 @@ def test_no_text_of_a_run_becomes_markup_in_its_card(write_card, run_dir, edit_i
     outside = "\n".join(part for i, part in enumerate(text.split("````")) if i % 2 == 0)
     assert "<script" in outside
     assert "<script" not in outside.replace("\\<script", "")
-
-
-def test_a_merged_model_has_the_card_of_its_run_and_says_what_was_measured(write_card, run_dir, tmp_path):
-    write_card(files={"adapter_config.json": '{"base_model_name_or_path": "/x", "r": 8}'}, model={"name": "tiny"})
-    (tmp_path / "out").mkdir()
-    write_merged_card(run_dir / "model", str(ASSETS / "tiny"), tmp_path / "out", "python -m rlhf_exp merge a b")
-    card = ModelCard.load(tmp_path / "out" / "README.md")
-    assert card.data.library_name == "transformers"
-    assert card.data.eval_results is None and "| accuracy |" in card.text
-    assert "measured with the adapter on its base, not again after merging" in card.text
-    assert "python -m rlhf_exp merge a b" in card.text and "AutoPeft" not in card.text
 
 
 def test_a_report_elsewhere_writes_no_card(run_dir, tmp_path):

@@ -143,7 +143,7 @@ def test_no_code_for_a_terminal_comes_from_a_name_a_status_or_a_title(tmp_path, 
     for command, *arguments in (
         ("report", run_dir), ("report", other), ("report", run_dir, other, "--out", tmp_path / name / "x"),
         ("runs", tmp_path), ("diagnose", tmp_path), ("study", "s.yaml", "--dry-run", "--out", run_dir),
-        ("study", name), ("calibrate", tmp_path), ("sample", f"task.path={name}"), ("describe", f"x={name}"),
+        ("study", name), ("calibrate", tmp_path), ("samples", tmp_path / f"{name} x"), ("describe", f"x={name}"),
     ):  # fmt: skip
         import_module(COMMANDS[command]).main([str(text) for text in arguments])
         shown = capsys.readouterr()

@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 
-from rlhf_exp.chat.__main__ import main as chat
 from rlhf_exp.runs.manifest import seal
 from tests.runs.building import flip
 
@@ -95,27 +94,23 @@ def test_a_damaged_best_policy_is_left_out_and_looked_for_again(begin, launch, s
     assert not [*folder.glob("best-*")]
 
 
-def test_a_damaged_model_is_neither_trained_from_nor_chatted_with_and_resuming_saves_it_again(begin, launch, capsys):
+def test_a_damaged_model_is_not_trained_from_and_resuming_saves_it_again(begin, launch):
     folder = begin("last")
     flip(folder / "model" / "model.safetensors")
     said = f"{folder}/model: model.safetensors is damaged"
     done = launch(*SMALL, f"model.path={folder}/model", f"output_dir={folder}-next")
     assert done.returncode == 2 and done.stderr.startswith(f"rlhf_exp: model.path={said}")
-    assert chat([str(folder), "--prompt", "use 3 4 make 12 ."]) == 2
-    assert capsys.readouterr().err.startswith(f"rlhf_exp chat: {said}")
     assert launch(f"resume={folder}").returncode == 0
-    assert chat([str(folder), "--prompt", "use 3 4 make 12 ."]) == 0
     assert launch(*SMALL, "dry_run=true", f"model.path={folder}/model").returncode == 0
 
 
-def test_a_damaged_base_of_an_adapter_is_refused_too(begin, workplace, capsys):
+def test_a_damaged_base_of_an_adapter_is_refused_too(begin, launch, workplace):
     base, folder = begin("last").rename(workplace / "base"), begin("lora")
     config = folder / "model" / "adapter_config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"base_model_name_or_path": str(base / "model")}))
     seal(folder / "model")
-    assert chat([str(folder), "--prompt", "use 3 4 make 12 ."]) == 0
-    capsys.readouterr()
+    again = [*SMALL, f"model.path={folder}/model", f"output_dir={folder}-next"]
+    assert launch(*again, "dry_run=true").returncode == 0
     flip(base / "model" / "model.safetensors")
-    assert chat([str(folder), "--prompt", "use 3 4 make 12 ."]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert f"of its base {base}/model, model.safetensors is damaged" in line
+    done = launch(*again)
+    assert done.returncode == 2 and f"of its base {base}/model, model.safetensors is damaged" in done.stderr

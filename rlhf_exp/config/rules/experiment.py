@@ -150,7 +150,7 @@ def check_hub(cfg: Config) -> list[Problem]:
     on_hub = path is not None and hub.is_hub_id(path) and not Path(path).exists()
     if cfg.peft.lora is not None and cfg.hub.base_model is None and not on_hub:
         why = f"an adapter is of no use without its base, and model={path or cfg.model.name} is not on the hub"
-        way = "set hub.base_model=ORG/NAME if it is there too, or peft=none, or push what `rlhf_exp merge` makes of it"
+        way = "set hub.base_model=ORG/NAME if it is there too, or peft=none, or push what peft's merge_and_unload makes"
         found.append(conflict(cfg, "hub.push", f"{why}; {way}"))
     if not found and (reason := _explain_no_push()):
         found.append(conflict(cfg, "hub.push", reason, "missing"))

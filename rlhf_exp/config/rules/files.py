@@ -150,5 +150,5 @@ def _check_task(cfg: Config) -> Iterator[str]:
             yield from check_function(f"{key}.{name}", where, task.ready_functions)
     samples = getattr(cfg.task, "samples", None)
     if samples not in (None, "self") and not (Path(samples) / "samples.jsonl").is_file():
-        made = f"a folder that `python -m rlhf_exp sample task={cfg.task.name}` has made"
+        made = "the folder samples/ of a run with task.samples=self"
         yield conflict(cfg, "task.samples", f"holds no samples.jsonl; must be self, or {made}", "missing")

@@ -6,7 +6,7 @@ import pytest
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.graders.countdown import grade
 from rlhf_exp.tasks import countdown, draw_prompts, load_task
-from rlhf_exp.tasks.countdown import MOST_DRAWN, SPLITS, count_rows, draw_problems, problem_id, read_prompt, split_of
+from rlhf_exp.tasks.countdown import MOST_DRAWN, SPLITS, count_rows, draw_problems, problem_id, split_of
 from rlhf_exp.tasks.loading import count_needed
 from tests.graders.test_countdown import solve
 from tests.tasks.building import refuse, write_rows
@@ -43,7 +43,8 @@ def test_a_problem_has_one_split_whatever_the_order_of_its_numbers():
 
 def test_demonstrations_prompts_and_held_out_rows_share_no_problem():
     grpo, sft = load("task.train_rows=2000", "eval.rows=null"), load("algo=sft", "task.train_rows=1000")
-    shown = {read_prompt(row["prompt"])["id"] for row in sft.train}
+    words = [[int(word) for word in row["prompt"].split() if word.isdigit()] for row in sft.train]
+    shown = {problem_id(numbers, target) for *numbers, target in words}
     asked, held_out = ({row["id"] for row in rows} for rows in (grpo.train, grpo.eval))
     assert not shown & asked and not shown & held_out and not asked & held_out
     assert len(held_out) == len(grpo.eval) == 1398
@@ -151,9 +152,3 @@ def test_very_many_steps_draw_a_bounded_number_of_rows_and_say_so(monkeypatch):
 def test_more_rows_than_are_drawn_is_refused_before_any_is_drawn(typed, line, monkeypatch):
     monkeypatch.setattr(countdown, "draw_problems", lambda *args, **kwargs: pytest.fail("drawn"))
     assert refuse(load_task, compose_config(typed.split()), PLAIN).startswith(line)
-
-
-def test_a_row_is_read_back_from_its_prompt():
-    row = {"id": "3 7 8 > 53", "prompt": "use 8 7 3 make 53 .", "numbers": [8, 7, 3], "target": 53}
-    assert read_prompt(" use 8 7 3 make 53 .\n") == row
-    assert [read_prompt(text) for text in ("", "use 3 make 3 .", "use 8 7 make -1 .", "hello")] == [None] * 4

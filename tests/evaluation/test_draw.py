@@ -1,8 +1,6 @@
-"""The command on the shipped model; in this process, since torch takes seconds to import."""
+"""Completions to learn from, of the shipped model."""
 
 import json
-from contextlib import redirect_stdout
-from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -10,10 +8,9 @@ import yaml
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.evaluation.draw import sample
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.runs.folder import read_jsonl
-from rlhf_exp.sample.__main__ import main
-from rlhf_exp.sample.draw import sample
 from rlhf_exp.tasks import draw_prompts, load_task
 from rlhf_exp.tasks.sampled import learn_from
 from tests.building import build
@@ -26,12 +23,7 @@ TINY = resolve_model(compose_config([]), Path())
 def finished(tmp_path_factory):
     """A finished folder, and beside it the cache."""
     folder = tmp_path_factory.mktemp("samples") / "first"
-    with redirect_stdout(StringIO()) as shown:
-        assert main(["task=countdown", *SMALL, f"output_dir={folder}", f"eval.cache_dir={folder.parent}/cache"]) == 0
-    said, *_, counts, use = shown.getvalue().splitlines()
-    assert said == f"16 x 4 completions for countdown, model tiny, seed 0: {folder}"
-    assert counts.startswith("16 prompts: ") and "all wrong" in counts
-    assert use.endswith(f"algo=dpo task=countdown task.samples={folder}")
+    sample(compose_config([*SMALL, f"eval.cache_dir={folder.parent}/cache"]), folder, TINY, load_tokenizer(TINY))
     return folder
 
 
@@ -94,14 +86,13 @@ def test_samples_are_made_once_for_the_same_settings_and_anew_for_another_seed_o
     assert draw("dpo", "algo=dpo") == texts["dpo"]
 
 
-def test_a_failure_is_a_line_and_a_record(tmp_path, capsys, monkeypatch):
+def test_a_failure_is_recorded(tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise RuntimeError("out of memory\nmore")
 
     monkeypatch.setattr("rlhf_exp.evaluation.cache.sample_held_out", fail)
-    assert main([*SMALL, f"output_dir={tmp_path}/s", "eval.cache_dir=null"]) == 1
-    line = f"rlhf_exp sample: failed: RuntimeError: out of memory (traceback in {tmp_path}/s/error.log)"
-    assert capsys.readouterr().err.splitlines()[-1] == line
+    with pytest.raises(RuntimeError):
+        sample(compose_config([*SMALL, "eval.cache_dir=null"]), tmp_path / "s", TINY, load_tokenizer(TINY))
     record = json.loads((tmp_path / "s" / "run.json").read_text())
     assert record["status"] == "failed" and record["error"] == "RuntimeError: out of memory\nmore"
 
@@ -115,21 +106,3 @@ def test_what_the_model_cannot_read_is_refused_before_there_is_a_folder(tmp_path
     with pytest.raises(ConfigError, match=f"^{line}"):
         sample(cfg, tmp_path / "s", TINY, load_tokenizer(TINY))
     assert not (tmp_path / "s").exists()
-
-
-@pytest.mark.parametrize(
-    ("argument", "reason"),
-    [
-        ("task=hh_rlhf", "its completions cannot be graded as right or wrong; use task="),
-        ("task=file task.path=rows.jsonl", "its completions cannot be graded as right or wrong; set task"),
-        ("resume=x", "not with"), ("task.sampling.rows=0", "must be a whole number >= 1"),
-        ("output_dir={}", "already holds a run; use another folder"),
-    ],
-)  # fmt: skip
-def test_a_mistake_is_refused_in_one_line(argument, reason, capsys, finished, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("rows.jsonl").write_text('{"prompt": "use 1 2 make 3 ."}\n')
-    typed = argument.format(finished).split()
-    assert main(typed) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"rlhf_exp sample: {typed[0]}: {reason}")

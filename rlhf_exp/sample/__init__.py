@@ -1,1 +1,0 @@
-"""Samples completions of training prompts from the start model, from which pairs and demonstrations are made."""
