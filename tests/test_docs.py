@@ -185,7 +185,7 @@ def check_own(module, words):
     name = module.removeprefix("rlhf_exp.")
     if name in ("describe", "sample"):
         compose_command(name, ["algo=none", "output_dir=x"], words)
-    elif name in ("chat", "merge", "report", "runs", "view"):
+    elif name in ("chat", "merge", "report", "runs"):
         parse_flags(import_module(COMMANDS[name]).PARSER, words)
     elif name == "study":
         check_study(words)

@@ -21,7 +21,7 @@ LAYERS = (
     ("callbacks", "trainers"),
     ("evaluation",),
     ("diagnose", "report"),
-    ("chat", "sample", "describe", "dry_run", "view"),
+    ("chat", "sample", "describe", "dry_run"),
     ("preflight",),  # it estimates memory as a dry run does
     ("train",),
     ("pipeline",),
