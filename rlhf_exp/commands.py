@@ -22,7 +22,7 @@ from rlhf_exp.errors import FAILED, NOTE, REFUSED, ConfigError, Stop, name_error
 OF_THE_DISK = (errno.ENAMETOOLONG, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 """Errors that say enough in one line."""
 
-FOLDERS = ("describe", "diagnose", "report", "runs", "study", "view")
+FOLDERS = ("describe", "diagnose", "report", "runs", "study")
 COMMANDS = {name: f"rlhf_exp.{name}.__main__" for name in FOLDERS}
 COMMANDS |= {name: f"rlhf_exp.{name}" for name in ("audit", "calibrate", "samples")}
 """The commands beside an experiment, each with the module whose `main` takes its arguments: `python -m rlhf_exp report`

@@ -16,7 +16,7 @@ from rlhf_exp.callbacks.completions import CompletionsWriter
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter, Probe, QuietProgress
 from rlhf_exp.callbacks.tracking import watch as track_training
-from rlhf_exp.callbacks.validation import Best, Validate
+from rlhf_exp.callbacks.validation import Best, Validate, WritePage
 from rlhf_exp.diagnose import find_alarms
 from rlhf_exp.errors import AlarmStop, Stop, tell
 from rlhf_exp.evaluation.evaluators import Validation
@@ -24,6 +24,7 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import record_base
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.preflight.first_steps import FirstSteps
+from rlhf_exp.report import write_live
 from rlhf_exp.runs.checkpoints import clear_unfinished, find_best, find_checkpoint, read_step
 from rlhf_exp.runs.environment import peak_memory_mb
 from rlhf_exp.runs.folder import RunFolder
@@ -71,7 +72,7 @@ def add_callbacks(
     validation: Validation | None, best: Best | None,
 ) -> ComputeMeter:  # fmt: skip
     """Add this package's callbacks. The meter and the validation come before the writer, and the writer before all
-    others, since each sees only what earlier ones have added to the logs."""
+    others, since each sees only what earlier ones have added to the logs; the page comes after the alarms."""
     for printed in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printed)
     cfg, monitor, callbacks = experiment.cfg, experiment.cfg.monitor, trainer.callback_handler.callbacks
@@ -79,6 +80,8 @@ def add_callbacks(
     run = load_run(folder)
     track_training(trainer, texts=run.shows_texts)
     find = partial(find_alarms, config=run.config, evaluation=run.evaluation, room=run.info.get("context_room"))
+    if validation is not None:
+        callbacks.insert(0, WritePage(partial(write_live, folder)))
     callbacks.insert(0, Alarms(folder, find, monitor, signals))
     callbacks.insert(0, MetricsWriter(folder, probe, monitor.every_steps))
     if validation is not None and cfg.eval.every is not None:

@@ -185,7 +185,7 @@ def check_own(module, words):
     name = module.removeprefix("rlhf_exp.")
     if name == "describe":
         compose_command(name, ["algo=none", "output_dir=x"], words)
-    elif name in ("report", "runs", "samples", "view"):
+    elif name in ("report", "runs", "samples"):
         parse_flags(import_module(COMMANDS[name]).PARSER, words)
     elif name == "study":
         check_study(words)

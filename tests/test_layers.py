@@ -21,7 +21,7 @@ LAYERS = (
     ("callbacks", "trainers"),
     ("evaluation",),
     ("diagnose", "report"),
-    ("describe", "dry_run", "view"),
+    ("describe", "dry_run"),
     ("preflight",),  # it estimates memory as a dry run does
     ("train",),
     ("pipeline",),

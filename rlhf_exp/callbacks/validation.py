@@ -1,8 +1,10 @@
-"""Writes validation.jsonl, adds its means to the metrics of training, and keeps the best policy (`eval.best`).
+"""Writes validation.jsonl, adds its means to the metrics of training, keeps the best policy (`eval.best`), and has the
+run's page written.
 
 best = Best(folder, "validation/accuracy", save)
 callbacks.insert(0, Validate(run_dir, validation.measure, every=10, best=best))
 best.path                      # run_dir/best-40; None before the first measurement
+callbacks.insert(after_the_writer_of_metrics, WritePage(partial(write_live, run_dir)))
 """
 
 import shutil
@@ -14,6 +16,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from rlhf_exp import processes
+from rlhf_exp.errors import name_error, say
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.runs.checkpoints import BestPolicy, find_best
 from rlhf_exp.runs.folder import RunFolder, append_jsonl, keep_rows, write_json
@@ -106,6 +109,28 @@ class Validate(TrainerCallback):
         if self._best is not None:
             self._best.offer(step, figures)
         return figures
+
+
+class WritePage(TrainerCallback):
+    """Has the page of the run written after each measurement. A failure costs a line, and not the run."""
+
+    def __init__(self, write: Callable[[], None]) -> None:
+        self._write = write
+
+    def on_epoch_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if state.global_step == 0:
+            self._attempt()
+
+    def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if any(name.startswith("validation/") for name in logs):
+            self._attempt()
+
+    def _attempt(self) -> None:
+        try:
+            if processes.is_main():
+                self._write()
+        except Exception as error:
+            say(f"the page of the running run was not written ({name_error(error)})")
 
 
 def _average(rows: Rows) -> dict[str, float]:

@@ -4,20 +4,21 @@ print(terminal_table(run_dir))
 print(study_table(run_dirs))
 write_report([run_dir], run_dir)           # one run, into its own folder
 write_report(run_dirs, Path("comparison"))  # several, compared and grouped over seeds
+write_live(run_dir)                         # a run that is still training
 """
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from rlhf_exp.errors import printable
 from rlhf_exp.report.compare import describe_runs, tabulate_study
 from rlhf_exp.report.groups import UnknownSetting
-from rlhf_exp.report.page import Block, Text, Widget, to_text, write_page
+from rlhf_exp.report.page import Figures, Text, Widget, to_html, to_text, write_page
 from rlhf_exp.report.single import describe_run, load_runs
 from rlhf_exp.report.summary import terminal_table
-from rlhf_exp.runs.load import NotARun, Run, find_runs, refusing_damage
+from rlhf_exp.runs.folder import write_text
+from rlhf_exp.runs.load import NotARun, find_runs, load_run, refusing_damage
 
-__all__ = ["NotARun", "UnknownSetting", "find_runs", "render_report", "study_table", "terminal_table", "write_report"]
+__all__ = ["NotARun", "UnknownSetting", "find_runs", "study_table", "terminal_table", "write_live", "write_report"]
 
 
 def study_table(run_dirs: list[Path]) -> str:
@@ -43,9 +44,10 @@ def write_report(run_dirs: list[Path], out: Path, against: str | None = None) ->
         NotARun: a folder holds no readable run.json, or a file in it is broken.
         OSError: `out` cannot be written.
     """
-    runs, blocks = _describe(run_dirs, against)
-    out.mkdir(parents=True, exist_ok=True)
+    runs = load_runs(run_dirs)
     with refusing_damage(", ".join(map(str, run_dirs))):
+        blocks = describe_runs(runs, against) if len(runs) > 1 else describe_run(runs[0])
+        out.mkdir(parents=True, exist_ok=True)
         page = write_page(blocks, out)
         if len(runs) == 1 and out.resolve() == runs[0].path.resolve():
             from rlhf_exp.report.card import write_cards  # here, since huggingface_hub takes a while to import
@@ -54,23 +56,12 @@ def write_report(run_dirs: list[Path], out: Path, against: str | None = None) ->
     return page
 
 
-def render_report(run_dirs: list[Path]) -> str:
-    """report.html as text, for runs into which nothing may be written. It lacks the pictures that a browser without
-    scripts shows in place of curves, and that take most of the time.
-
-    Raises:
-        NotARun: as `write_report`.
-    """
+def write_live(run_dir: Path) -> None:
+    """Write report.html of a run that is still training: a page that reloads itself. It lacks the pictures, which take
+    most of the time."""
     blocks = [
         block._replace(instead=[Text("This part needs scripts.")]) if isinstance(block, Widget) else block
-        for block in _describe(run_dirs)[1]
+        for block in describe_run(load_run(run_dir))
+        if not isinstance(block, Figures)
     ]
-    with TemporaryDirectory() as folder, refusing_damage(", ".join(map(str, run_dirs))):
-        return write_page(blocks, Path(folder)).read_text(encoding="utf-8")
-
-
-def _describe(run_dirs: list[Path], against: str | None = None) -> tuple[list[Run], list[Block]]:
-    """The runs, and the blocks of the report on them."""
-    runs = load_runs(run_dirs)
-    with refusing_damage(", ".join(map(str, run_dirs))):
-        return runs, describe_runs(runs, against) if len(runs) > 1 else describe_run(runs[0])
+    write_text(run_dir / "report.html", to_html(blocks, {}, live=True))

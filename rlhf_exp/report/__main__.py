@@ -1,6 +1,7 @@
 """python -m rlhf_exp report DIR... [--out FOLDER] [--against SETTING]
 
-One run: its report goes into its own folder. Several, or a sweep's folder: a comparison goes into --out.
+One run: its report goes into its own folder. Several, or a sweep's folder: a comparison goes into --out. Without
+--out a folder of runs also gets index.html, a table of them with links to their reports.
 """
 
 import sys
@@ -10,9 +11,10 @@ from pathlib import Path
 from rlhf_exp.commands import parse_flags, run_command
 from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.report import NotARun, UnknownSetting, find_runs, terminal_table, write_report
+from rlhf_exp.report.index import write_index
 from rlhf_exp.runs.lock import find_latest
 
-PARSER = ArgumentParser(prog="python -m rlhf_exp report", description=__doc__.splitlines()[2], allow_abbrev=False)
+PARSER = ArgumentParser(prog="python -m rlhf_exp report", description=__doc__.partition("\n\n")[2], allow_abbrev=False)
 PARSER.add_argument(
     "dirs", nargs="+", type=Path, metavar="DIR", help="run folder, or a folder of them; latest: the last run's"
 )
@@ -37,9 +39,10 @@ def _work(arguments: list[str]) -> None:
         page = write_report(run_dirs, out, args.against)
         if len(run_dirs) == 1:
             print(terminal_table(run_dirs[0]))
+        pages = [page] if args.out or (out / "run.json").is_file() else [page, write_index(out)]
     except (NotARun, UnknownSetting, OSError) as error:
         raise ConfigError([str(error)]) from None
-    tell(f"written: {page}")
+    tell("\n".join(f"written: {page}" for page in pages))
 
 
 if __name__ == "__main__":

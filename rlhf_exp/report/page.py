@@ -144,8 +144,8 @@ def to_markdown(blocks: list[Block]) -> str:
     return "\n\n".join(map(_write_markdown, blocks))
 
 
-def to_html(blocks: list[Block], pictures: dict[str, Path]) -> str:
-    """One self-contained page; its template escapes every text."""
+def to_html(blocks: list[Block], pictures: dict[str, Path], live: bool = False) -> str:
+    """One self-contained page; its template escapes every text. `live`: it reloads itself every ten seconds."""
     from jinja2 import Environment, FileSystemLoader  # here, since a terminal's table needs none
     from markupsafe import Markup
 
@@ -157,6 +157,7 @@ def to_html(blocks: list[Block], pictures: dict[str, Path]) -> str:
     styles = ["report.css", *["page/vendor/uPlot.min.css"] * ("curves" in widgets)]
     return env.get_template("report.html.jinja").render(
         blocks=blocks,
+        live=live,
         images={name: b64encode(path.read_bytes()).decode() for name, path in pictures.items()},
         styles=[Markup((ASSETS / name).read_text(encoding="utf-8")) for name in styles],
         scripts=[Markup((ASSETS / "page" / name).read_text(encoding="utf-8")) for name in scripts],

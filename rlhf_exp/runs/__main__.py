@@ -14,7 +14,7 @@ from rich.text import Text
 
 from rlhf_exp.commands import parse_flags, run_command
 from rlhf_exp.errors import tell
-from rlhf_exp.runs.listing import COLUMNS, filter_runs, list_runs, sort_runs, tabulate
+from rlhf_exp.runs.listing import COLUMNS, count_statuses, filter_runs, list_runs, sort_runs, tabulate
 from rlhf_exp.runs.lock import OUTPUTS
 
 EPILOG = f"KEY is one of {', '.join(COLUMNS)}, or any key of a run's config, such as algo.args.beta."
@@ -56,8 +56,8 @@ def _work(arguments: list[str]) -> None:
     console = Console(color_system=None, width=WIDE)
     with console.capture() as shown:
         console.print(table)
-    counts = ", ".join(f"{n} {status}" for status, n in runs["status"].value_counts().items())
-    tell(f"{shown.get()}{len(runs)} of {len(found)} runs{f': {counts}' if counts else ''}")
+    counts = f": {count_statuses(runs)}" if len(runs) else ""
+    tell(f"{shown.get()}{len(runs)} of {len(found)} runs{counts}")
 
 
 if __name__ == "__main__":

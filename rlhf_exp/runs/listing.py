@@ -82,6 +82,11 @@ def tabulate(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=SHOWN, dtype=object)
 
 
+def count_statuses(runs: pd.DataFrame) -> str:
+    """3 finished, 1 failed"""
+    return ", ".join(f"{n} {status}" for status, n in runs["status"].value_counts().items())
+
+
 def _read(path: Path) -> dict[str, Any]:
     """What is known of the run in a folder. It was killed if run.json says running and no process holds the folder; one
     with a file that cannot be read is broken."""

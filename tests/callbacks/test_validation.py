@@ -7,7 +7,7 @@ import pytest
 from transformers import TrainerControl, TrainerState
 
 from rlhf_exp.callbacks.metrics import MetricsWriter
-from rlhf_exp.callbacks.validation import Best, Validate
+from rlhf_exp.callbacks.validation import Best, Validate, WritePage
 from rlhf_exp.runs.folder import RunFolder, read_jsonl
 
 METRIC = "validation/accuracy"
@@ -113,3 +113,17 @@ def test_a_figure_that_is_no_number_is_the_worst(folder):
     again = RunFolder.create(folder.path, {})
     Trainer(again, {3: 0.1, 4: nan}, every=2, best=True, step=3, steps=4).train()
     assert kept(again) == {"best-2": "2"}
+
+
+def test_the_page_is_written_after_each_measurement_and_its_failure_costs_a_line(folder, capsys):
+    trainer, steps = Trainer(folder, dict.fromkeys(range(11), 0.5), every=5), []
+
+    def write():
+        steps.append(read_jsonl(folder.path / "metrics.jsonl")[-1]["step"])
+        raise OSError("no space left")
+
+    trainer.callbacks.append(WritePage(write))
+    trainer.train()
+    assert steps == [0, 5, 10]
+    line = "rlhf_exp: the page of the running run was not written (OSError: no space left)\n"
+    assert capsys.readouterr().err == 3 * line

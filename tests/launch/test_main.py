@@ -106,7 +106,7 @@ def test_each_command_has_a_word_and_a_module(name, command_line, tmp_path):
     assert command_line(name, "--nope", cwd=tmp_path).stderr.startswith(f"rlhf_exp {name}: ")
     by_module = subprocess.run([sys.executable, "-m", f"rlhf_exp.{name}", "--help"], capture_output=True, text=True)
     assert by_module.stdout == usage and ("--out FOLDER" in usage) is (
-        name not in ("audit", "calibrate", "diagnose", "samples", "view")
+        name not in ("audit", "calibrate", "diagnose", "samples")
     )
 
 

@@ -1,11 +1,15 @@
 import base64
+import random
 import re
 
+import numpy as np
 import pytest
+import torch
 from markdown_it import MarkdownIt
 
 from rlhf_exp.errors import printable
 from rlhf_exp.evaluation.preferences import summarise_preferences
+from rlhf_exp.report import write_live, write_report
 from rlhf_exp.report.page import Callout, Code, Figures, Heading, Pair, Table, Text, to_markdown, write_page
 from rlhf_exp.report.plots import Line, Panel, Plot, draw, plot_accuracy
 
@@ -65,3 +69,14 @@ def test_a_folded_table_shows_its_title_as_it_is(tmp_path):
     assert to_markdown([table]).startswith("<details><summary>of &lt;b&gt; &amp; more</summary>\n\n|  | n |")
     html = write_page([Heading("x", 1), table], tmp_path).read_text()
     assert "<summary>of &lt;b&gt; &amp; more</summary>" in html and html.count("</details>") == 1
+
+
+def test_the_page_of_a_run_that_trains_reloads_itself_and_takes_no_random_number(run_dir, edit_info):
+    edit_info(run_dir, status="running")
+    before = random.getstate(), torch.get_rng_state().tolist(), str(np.random.get_state())
+    write_live(run_dir)
+    assert before == (random.getstate(), torch.get_rng_state().tolist(), str(np.random.get_state()))
+    reload, page = '<meta http-equiv="refresh"', run_dir / "report.html"
+    assert reload in page.read_text() and not (run_dir / "plots").exists()
+    edit_info(run_dir, status="stopped")
+    assert reload not in write_report([run_dir], run_dir).read_text()
