@@ -23,7 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT, compose
-from rlhf_exp.config.keys import schemas
+from rlhf_exp.config.building import schemas
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.errors import ConfigError

@@ -328,7 +328,7 @@ def write_table(found: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def show_share(count: int, n: int, mean: float) -> str:
-    from rlhf_exp.stats.intervals import wilson  # here, since it takes a second to import scipy
+    from rlhf_exp.analysis.stats.intervals import wilson  # here, since it takes a second to import scipy
 
     if not n:
         return "-"

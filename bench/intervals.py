@@ -1,4 +1,4 @@
-"""How often the 95% intervals of rlhf_exp.stats cover the truth, and how often its tests are right: by simulation.
+"""How often the 95% intervals of our statistics cover the truth, and how often its tests are right: by simulation.
 
     python bench/intervals.py                     # every table, in minutes
     python bench/intervals.py --repeats 200       # quicker, with a standard error of 1.5 points
@@ -21,7 +21,7 @@ from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from rlhf_exp.stats import (
+from rlhf_exp.analysis.stats import (
     DIFFERENCES,
     SHARES,
     Interval,
@@ -32,10 +32,10 @@ from rlhf_exp.stats import (
     share_interval,
     wilson,
 )
-from rlhf_exp.stats.collapse import find_collapsed
-from rlhf_exp.stats.crossed import estimate
-from rlhf_exp.stats.intervals import standard_error
-from rlhf_exp.stats.planning import POWER
+from rlhf_exp.analysis.stats.collapse import find_collapsed
+from rlhf_exp.analysis.stats.crossed import estimate
+from rlhf_exp.analysis.stats.intervals import standard_error
+from rlhf_exp.analysis.stats.planning import POWER
 
 START, TRAINED = 0.22, 0.35
 COLLAPSED = np.array([0.429, 0.428, 0.016])

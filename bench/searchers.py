@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from rlhf_exp.analysis.stats import share_interval
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.rewards.countdown import grade
-from rlhf_exp.stats import share_interval
 from rlhf_exp.tasks.countdown import draw_problems
 from rlhf_exp.tasks.countdown_search import Attempt, Searcher, list_attempts, order_attempts, write_search, write_trace
 

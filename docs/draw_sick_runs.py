@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "bench" / "calibration"))
 from archive import Archived, read_archive  # noqa: E402
 
-from rlhf_exp.report.plots import STYLE  # noqa: E402
+from rlhf_exp.analysis.report.plots import STYLE  # noqa: E402
 
 PANELS = {"reward": "reward", "outcome/correct": "right, share of completions",
           "probe/kl": "KL, nats per token", "probe/entropy": "entropy, nats per token"}  # fmt: skip

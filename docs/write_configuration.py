@@ -17,7 +17,8 @@ import yaml
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.keys import list_keys, schemas
+from rlhf_exp.config.building import schemas
+from rlhf_exp.config.keys import list_keys
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import describe, list_names, show

@@ -11,9 +11,9 @@ import sys
 from argparse import ArgumentParser
 from pathlib import Path
 
+from rlhf_exp.analysis.diagnose import count_parameters, score_run
+from rlhf_exp.analysis.diagnose.calibration import LEAST_RUNS, Calibration, save_calibration
 from rlhf_exp.commands import parse_flags, run_command
-from rlhf_exp.diagnose import count_parameters, score_run
-from rlhf_exp.diagnose.calibration import LEAST_RUNS, Calibration, save_calibration
 from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.runs.load import Run, find_runs, load_run, read_each
 from rlhf_exp.runs.lock import find_latest

@@ -26,7 +26,7 @@ FOLDERS = ("describe", "diagnose", "report", "runs", "study")
 COMMANDS = {name: f"rlhf_exp.{name}.__main__" for name in FOLDERS}
 COMMANDS |= {name: f"rlhf_exp.{name}" for name in ("audit", "calibrate", "samples")}
 """The commands beside an experiment, each with the module whose `main` takes its arguments: `python -m rlhf_exp report`
-is the same as `python -m rlhf_exp.report`."""
+is the same as `python -m rlhf_exp.analysis.report`."""
 
 
 def run_command(

@@ -20,12 +20,13 @@ from huggingface_hub import HfApi
 from transformers import TrainingArguments
 
 from rlhf_exp import processes
+from rlhf_exp.analysis.diagnose import diagnose_run
+from rlhf_exp.analysis.diagnose.advice import advise
+from rlhf_exp.analysis.diagnose.signals import Signals
+from rlhf_exp.analysis.report import terminal_table, write_report
 from rlhf_exp.config.defaults import explain_rows
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
-from rlhf_exp.diagnose import diagnose_run
-from rlhf_exp.diagnose.advice import advise
-from rlhf_exp.diagnose.signals import Signals
 from rlhf_exp.dry_run.load import build_on_meta
 from rlhf_exp.errors import FAILED, ConfigError, NonFiniteLoss, Stop, name_error, read_message, say, tell
 from rlhf_exp.evaluation.draw import sample
@@ -35,7 +36,6 @@ from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_librar
 from rlhf_exp.models.source import locate_reward_model, locate_start_model
 from rlhf_exp.preflight import check_room, run_preflight
 from rlhf_exp.preflight.check import Check
-from rlhf_exp.report import terminal_table, write_report
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.checkpoints import FOLDER
 from rlhf_exp.runs.folder import RunFolder, read_record, write_json

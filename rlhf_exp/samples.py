@@ -7,9 +7,9 @@ import sys
 from argparse import ArgumentParser
 from pathlib import Path
 
+from rlhf_exp.analysis.report.samples import list_samples
 from rlhf_exp.commands import parse_flags, run_command
 from rlhf_exp.errors import ConfigError, tell
-from rlhf_exp.report.samples import list_samples
 from rlhf_exp.runs.load import load_run, refusing_damage
 from rlhf_exp.runs.lock import find_latest
 

@@ -11,20 +11,20 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from rlhf_exp import processes
+from rlhf_exp.analysis.diagnose import find_alarms
+from rlhf_exp.analysis.report import write_live
 from rlhf_exp.callbacks.alarms import Alarms
 from rlhf_exp.callbacks.completions import CompletionsWriter
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter, Probe, QuietProgress
 from rlhf_exp.callbacks.tracking import watch as track_training
 from rlhf_exp.callbacks.validation import Best, Validate, WritePage
-from rlhf_exp.diagnose import find_alarms
 from rlhf_exp.errors import AlarmStop, Stop, tell
 from rlhf_exp.evaluation.evaluators import Validation
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import record_base
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.preflight.first_steps import FirstSteps
-from rlhf_exp.report import write_live
 from rlhf_exp.runs.checkpoints import clear_unfinished, find_best, find_checkpoint, read_step
 from rlhf_exp.runs.environment import peak_memory_mb
 from rlhf_exp.runs.folder import RunFolder

@@ -26,10 +26,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp import api, processes
 from rlhf_exp.__main__ import main
+from rlhf_exp.analysis.report import page, plots
 from rlhf_exp.config import ROOT, compose
 from rlhf_exp.config.reading import CheckedFiles
 from rlhf_exp.launch import arguments
-from rlhf_exp.report import page, plots
 from rlhf_exp.runs import inputs
 
 TYPED_DEFAULTS = {"algo=grpo", "task=countdown", "model=tiny", "peft=none"}

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from rlhf_exp import calibrate
-from rlhf_exp.diagnose import diagnose
-from rlhf_exp.diagnose.calibration import load_calibration
+from rlhf_exp.analysis.diagnose import diagnose
+from rlhf_exp.analysis.diagnose.calibration import load_calibration
 
 CONFIG = {"algo": {"name": "sft", "args": {"learning_rate": 1e-3}}, "task": {"name": "countdown"}}
 

@@ -22,6 +22,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from rlhf_exp import ConfigError, api
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.analysis.study.__main__ import PARSER as STUDY
+from rlhf_exp.analysis.study.plan import plan_study
+from rlhf_exp.analysis.study.stages import read_study
 from rlhf_exp.commands import COMMANDS, parse_flags
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import known_keys
@@ -29,9 +32,6 @@ from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.errors import is_secret
 from rlhf_exp.launch.arguments import compose_command
 from rlhf_exp.runs.manifest import staged
-from rlhf_exp.study.__main__ import PARSER as STUDY
-from rlhf_exp.study.plan import plan_study
-from rlhf_exp.study.stages import read_study
 
 if not (ROOT / "README.md").is_file():
     pytest.skip("docs are not installed with the package", allow_module_level=True)
@@ -182,7 +182,7 @@ def check_study(words):
 def check_own(module, words):
     if module == "rlhf_exp" and words and words[0] in COMMANDS:
         module, words = COMMANDS[words[0]].removesuffix(".__main__"), words[1:]
-    name = module.removeprefix("rlhf_exp.")
+    name = module.removeprefix("rlhf_exp.").removeprefix("analysis.")
     if name == "describe":
         compose_command(name, ["algo=none", "output_dir=x"], words)
     elif name in ("report", "runs", "samples"):

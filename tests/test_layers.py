@@ -10,7 +10,17 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent / "rlhf_exp"
 
 LAYERS = (
-    ("errors", "processes", "progress", "commands", "stats", "forms", "algorithms", "findings", "config.values"),
+    (
+        "errors",
+        "processes",
+        "progress",
+        "commands",
+        "analysis.stats",
+        "forms",
+        "algorithms",
+        "findings",
+        "config.values",
+    ),
     ("graders",),  # texts to grades: tasks and rewards call them
     ("config", "tasks", "rewards.countdown", "rewards.table"),  # a config is of the keys of tasks and rewards
     ("runs",),
@@ -20,20 +30,31 @@ LAYERS = (
     ("experiment",),  # what it is made of is below, who takes it above
     ("callbacks", "trainers"),
     ("evaluation",),
-    ("diagnose", "report"),
+    ("analysis.diagnose", "analysis.report"),
     ("describe", "dry_run"),
     ("preflight",),  # it estimates memory as a dry run does
     ("train",),
     ("pipeline",),
     ("launch",),
-    ("study",),
-    ("__main__", "__init__", "api", "audit", "calibrate", "samples"),
+    ("analysis.study",),
+    ("__main__", "__init__", "analysis", "api", "audit", "calibrate", "samples"),
 )
 """From the bottom. A module is in the layer of its longest prefix here, and imports from its own layer and below."""
 
 WITHOUT_TORCH = (
-    *("algorithms", "api", "commands", "config", "errors", "experiment", "launch", "models.source", "processes"),
-    *("runs", "study.plan", "study.stages"),
+    *(
+        "algorithms",
+        "analysis",
+        "api",
+        "commands",
+        "config",
+        "errors",
+        "experiment",
+        "launch",
+        "models.source",
+        "processes",
+    ),
+    "runs",
 )
 HEAVY = ("torch", "transformers", "trl", "datasets")
 

@@ -6,7 +6,7 @@ from io import StringIO
 
 from rlhf_exp import progress
 from rlhf_exp.errors import paint, say
-from tests.report.test_golden import GOLDEN, terminal_table
+from tests.analysis.report.test_golden import GOLDEN, terminal_table
 
 
 class Terminal(StringIO):

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from rlhf_exp.samples import main
-from tests.report.test_golden import GOLDEN
+from tests.analysis.report.test_golden import GOLDEN
 
 RUN = GOLDEN / "grpo"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from archive import Archived
 
-from rlhf_exp.diagnose.signals import Signals, angle
+from rlhf_exp.analysis.diagnose.signals import Signals, angle
 
 SWEEP = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 """Shares of a run's largest harm."""

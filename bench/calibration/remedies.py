@@ -20,7 +20,7 @@ from settings import FAILURES, HERE, MEANT, ROOT, SHARED
 from tables import list_remedies
 
 from rlhf_exp import pipeline
-from rlhf_exp.diagnose import diagnose
+from rlhf_exp.analysis.diagnose import diagnose
 from rlhf_exp.runs.load import NotARun
 
 SEEDS = (20, 21)

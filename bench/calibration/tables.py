@@ -22,8 +22,8 @@ from public import PUBLIC, accuse
 from scipy.stats import beta
 from settings import CHECKS, DEVELOPED, GAINED_NOTHING, HERE, MEANT, SEVERAL_FAULTS
 
-from rlhf_exp.diagnose import diagnose, score_run
-from rlhf_exp.diagnose.calibration import Calibration, Scores, find_thresholds, save_calibration
+from rlhf_exp.analysis.diagnose import diagnose, score_run
+from rlhf_exp.analysis.diagnose.calibration import Calibration, Scores, find_thresholds, save_calibration
 
 STILL = "policy_stands_still"
 PAGE = Path(__file__).parent.parent.parent / "docs" / "appendix" / "diagnosis.md"

@@ -10,14 +10,15 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import MISSING, fields
 from functools import cache
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args
 
 import yaml
 from omegaconf import OmegaConf
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.keys import explain_key, name_key, schemas
+from rlhf_exp.config.building import build, choose, get_hints, schemas
+from rlhf_exp.config.keys import explain_key, name_key
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.arguments import COPIES
 from rlhf_exp.config.schema import TASKS, Config
@@ -25,7 +26,6 @@ from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import find_problems, list_bounds, list_names, suggest
 from rlhf_exp.errors import Problem, explain_secret, is_secret
 
-_hints = cache(get_type_hints)
 _SPACE = re.compile(r" (?=\+*[\w.]+=)")
 """Between two overrides of one text."""
 
@@ -56,7 +56,7 @@ def _check_group(schema: type, values: Any, path: str, algo: str) -> Iterator[Pr
     if not isinstance(values, dict):
         yield Problem(path.rstrip("."), "type", values, "a mapping")
         return
-    hints, known = _hints(schema), {item.name for item in fields(schema)}
+    hints, known = get_hints(schema), {item.name for item in fields(schema)}
     for name in [name for name in values if name not in known]:
         of_set = f"no such key{suggest(path + name, [path + other for other in known])}"
         why = of_set if path.startswith("eval.sets.") else explain_key(f"{path}{name}", algo)
@@ -69,7 +69,7 @@ def _check_group(schema: type, values: Any, path: str, algo: str) -> Iterator[Pr
         elif _is_reference(value) or value is None and type(None) in get_args(hint):
             continue
         elif options := schemas(hint):
-            chosen = _choose(options, value, key)
+            chosen = choose(options, value, key)
             yield from (chosen,) if isinstance(chosen, Problem) else _check_group(chosen, value, f"{key}.", algo)
         else:
             if isinstance(value, dict):
@@ -98,17 +98,6 @@ def _is_reference(value: Any) -> bool:
     return any(isinstance(item, str) and "${" in item for item in (value if isinstance(value, list) else [value]))
 
 
-def _choose(options: list[type], value: Any, key: str = "") -> type | Problem:
-    """The dataclass that `name` in the value of a group selects, or what is wrong with a value that selects none."""
-    named = {name: schema for schema in options for name in get_args(_hints(schema).get("name"))}
-    if len(options) == 1 or not isinstance(value, dict) and value not in list(named):
-        return options[0]
-    if not isinstance(value, dict):  # within a group, an option is chosen as OPTION@PLACE
-        return Problem(key, "type", value, f"a mapping; did you mean {key.partition('.')[0]}@{key}={value}?")
-    wrong = find_problems(f"{key}.name", value.get("name"), Literal[tuple(named)])
-    return wrong[0] if wrong else named[value["name"]]
-
-
 def _check_args(algo: str, args: dict[str, Any], own: Collection[str]) -> Iterator[Problem]:
     """Problems of TRL's arguments; `own` are the algorithm's keys beside `args`."""
     known, losses, chosen = load_arguments(algo), ALGORITHMS[algo].losses, args.get("loss_type", [])
@@ -125,15 +114,6 @@ def _check_args(algo: str, args: dict[str, Any], own: Collection[str]) -> Iterat
         elif has_own_loss:  # another's file may set arguments of that algorithm
             of_ours = f"not TRL's; use algo.{name}" if name in own and name in known else ""
             yield Problem(key, "unknown", value, of_ours or explain_key(key, algo))
-
-
-def build(schema: Any, values: dict[str, Any]) -> Any:
-    """The dataclass of values that have been checked."""
-    hints, read = _hints(schema), {}
-    for name, value in values.items():
-        options = schemas(hints[name])
-        read[name] = build(_choose(options, value), value) if options and value is not None else value
-    return schema(**read)
 
 
 def choose_remedy(config: dict[str, Any], candidates: Iterable[str]) -> str | None:

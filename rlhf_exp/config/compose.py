@@ -19,7 +19,8 @@ from omegaconf.errors import OmegaConfBaseException
 from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
 from rlhf_exp.config import ROOT, device
-from rlhf_exp.config.checks import build, check_types
+from rlhf_exp.config.building import build
+from rlhf_exp.config.checks import check_types
 from rlhf_exp.config.defaults import DEFAULTS, choose_rate, read_settings
 from rlhf_exp.config.device import count_passes, count_rows
 from rlhf_exp.config.reading import IS_HYDRA_1_3, REPLACING, check_overrides, open_hydra

@@ -5,7 +5,7 @@ explain_key("peft.lora.r", "grpo")           ->  "a key of peft=lora and peft=ql
 """
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -13,6 +13,7 @@ import yaml
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
+from rlhf_exp.config.building import schemas
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import list_bounds, list_names, nearest
@@ -65,11 +66,6 @@ def list_keys(schema: type = Config, path: str = "") -> Iterator[Key]:
         yield from (Key(f"{key}.{name}", get_args(hint)[1], bounds) for name in list_names(hint))
         for nested in schemas(hint):
             yield from list_keys(nested, f"{key}.")
-
-
-def schemas(hint: Any) -> list[type]:
-    """The dataclasses that a key may hold: one, several (for `task`), or none."""
-    return [part for part in (hint, *get_args(hint)) if isinstance(part, type) and is_dataclass(part)]
 
 
 @cache

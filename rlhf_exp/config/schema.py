@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES, PAIRS, Algorithm
+from rlhf_exp.config.building import build
 from rlhf_exp.config.values import BATCH, COMPLETIONS, PRICE, RATE, SEED, STEPS, TOKENS, Within
 from rlhf_exp.errors import Problem
 from rlhf_exp.tasks.schema import GradedKeys, find_keys, list_tasks
@@ -315,8 +316,6 @@ class Config:
     @cached_property
     def sets(self) -> dict[str, "Config"]:
         """For each of `eval.sets` this config with the task and the reward of the set; it has at most as many rows."""
-        from rlhf_exp.config.checks import build  # which imports this module
-
         found, measured = {}, replace(self.eval, rows=None, most_rows=self.eval.limit, sets={})
         for name, values in self.eval.sets.items():
             keys = {key: value for key, value in values.items() if key not in ("task", "reward")}

@@ -18,7 +18,7 @@ from rlhf_exp.launch.arguments import compose_command
 from rlhf_exp.runs.lock import claim
 
 if TYPE_CHECKING:
-    from rlhf_exp.report.page import Block
+    from rlhf_exp.analysis.report.page import Block
 
 FOLDER = "outputs/describe/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
 USAGE = """\
@@ -45,7 +45,7 @@ def _work(arguments: list[str]) -> None:
     prepare_hub(cfg)
     with claim(cfg.output_dir, is_new) as folder:
         page = describe(cfg, folder)
-    from rlhf_exp.report.page import to_text
+    from rlhf_exp.analysis.report.page import to_text
 
     tell(to_text(page))
     tell(f"written: {folder / 'describe.html'}, describe.md and describe.json")
@@ -59,10 +59,10 @@ def describe(cfg: Config, out: Path) -> "list[Block]":
         ConfigError: rows or a tokenizer that cannot be read, or one that does not know these texts' words.
     """
     # After the command line was checked: transformers and torch take seconds.
+    from rlhf_exp.analysis.report.page import write_page
     from rlhf_exp.describe.figures import measure
     from rlhf_exp.describe.page import describe_data, show_rows
     from rlhf_exp.describe.rows import count_tokens, load_tokenizer, read_examples
-    from rlhf_exp.report.page import write_page
     from rlhf_exp.runs.folder import write_json
 
     tokenizer = load_tokenizer(cfg)

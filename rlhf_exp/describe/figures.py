@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from rlhf_exp.analysis.stats import mean_interval, share_interval
 from rlhf_exp.describe.rows import Data, Example
-from rlhf_exp.stats import mean_interval, share_interval
 from rlhf_exp.tasks.tokens import Tokens
 
 QUANTILES = (5, 25, 50, 75, 95)

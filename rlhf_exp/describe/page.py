@@ -8,12 +8,12 @@ from collections import defaultdict
 from itertools import zip_longest
 from typing import Any
 
+from rlhf_exp.analysis.report.columns import Column, at, fill
+from rlhf_exp.analysis.report.page import NOTES, Block, Heading, Pair, Table, Text
+from rlhf_exp.analysis.report.samples import as_pair, browse
 from rlhf_exp.config.schema import Config
 from rlhf_exp.describe.figures import BUDGETS, QUANTILES
 from rlhf_exp.describe.rows import Data, Example
-from rlhf_exp.report.columns import Column, at, fill
-from rlhf_exp.report.page import NOTES, Block, Heading, Pair, Table, Text
-from rlhf_exp.report.samples import as_pair, browse
 from rlhf_exp.runs.figures import number, percent
 from rlhf_exp.tasks.texts import write_out
 from rlhf_exp.tasks.tokens import Tokens

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rlhf_exp.analysis.stats import Interval, mean_interval
 from rlhf_exp.evaluation.preferences import ANSWERS
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.graders import read_text
 from rlhf_exp.models.scoring import Model, score_sequences, sum_logps
-from rlhf_exp.stats import Interval, mean_interval
 from rlhf_exp.tasks.tokens import encode_answers, encode_row
 
 Scores = list[tuple[float, float]]

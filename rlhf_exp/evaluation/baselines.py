@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from rlhf_exp.analysis.stats import DIFFERENCES, paired_interval
 from rlhf_exp.config.schema import Config
 from rlhf_exp.evaluation.cache import sample_cached
 from rlhf_exp.evaluation.completions import Completion, judge
@@ -25,7 +26,6 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import FORBIDDEN, OF_EVERY_TASK, Policy
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.progress import progress
-from rlhf_exp.stats import DIFFERENCES, paired_interval
 from rlhf_exp.tasks import Row, load_held_out, wants_chat
 
 FIGURES = ("n", "accuracy", "mean_tokens", "truncation_rate")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlhf_exp.stats import DIFFERENCES, Interval, mean_interval, paired_interval, share_interval, win_rate
+from rlhf_exp.analysis.stats import DIFFERENCES, Interval, mean_interval, paired_interval, share_interval, win_rate
 
 if TYPE_CHECKING:
     from rlhf_exp.evaluation.completions import Completion

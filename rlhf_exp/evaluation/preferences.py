@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from rlhf_exp.analysis.stats import DIFFERENCES, mean_interval, paired_interval, wilson
 from rlhf_exp.evaluation.metrics import measure_std
 from rlhf_exp.graders.refusals import find_refusal
-from rlhf_exp.stats import DIFFERENCES, mean_interval, paired_interval, wilson
 
 Rows = list[dict[str, Any]]
 

@@ -152,7 +152,7 @@ def check_jobs(jobs: Jobs, composed: list[DictConfig], listed: list[list[str]]) 
 
 def report_study(folder: Path) -> None:
     """Write the report on all runs below `folder` and print its figures, unless there are fewer than two."""
-    from rlhf_exp.report import find_runs, study_table, write_report
+    from rlhf_exp.analysis.report import find_runs, study_table, write_report
 
     if len(list(folder.glob("*/run.json"))) < 2:
         return

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from rlhf_exp.analysis.stats import Interval, as_interval, mean_interval, share_interval, wilson
 from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.preflight.answers import CORRUPTED, NOTHING, OTHER, PROMPT, RIGHT, Texts, write_texts
@@ -25,7 +26,6 @@ from rlhf_exp.preflight.signal import expect_signal
 from rlhf_exp.rewards import MESSAGES, score_completions
 from rlhf_exp.rewards.table import REWARDS
 from rlhf_exp.runs.figures import number, percent
-from rlhf_exp.stats import Interval, as_interval, mean_interval, share_interval, wilson
 
 ROWS, FEWEST = 32, 8
 TEXTS, LIMIT_S = 20, 5.0

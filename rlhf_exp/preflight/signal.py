@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
-from rlhf_exp.stats import CONFIDENCE, Interval, as_interval, share_interval
+from rlhf_exp.analysis.stats import CONFIDENCE, Interval, as_interval, share_interval
 
 RESAMPLES, SEED = 500, 0
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from rlhf_exp.stats import Interval
+    from rlhf_exp.analysis.stats import Interval
 
 Figure: TypeAlias = "Interval | float | None"
 """A number with or without its interval; None if it was not measured."""

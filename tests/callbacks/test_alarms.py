@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 from transformers import TrainerControl, TrainerState
 
+from rlhf_exp.analysis.diagnose import diagnose
+from rlhf_exp.analysis.diagnose.rule import RULES
 from rlhf_exp.callbacks.alarms import Alarms
 from rlhf_exp.config.schema import Monitor
-from rlhf_exp.diagnose import diagnose
-from rlhf_exp.diagnose.rule import RULES
 from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.findings import FINDINGS
 from rlhf_exp.runs.folder import append_jsonl, keep_rows, read_jsonl

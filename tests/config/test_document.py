@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.keys import known_keys, list_keys, schemas
+from rlhf_exp.config.building import schemas
+from rlhf_exp.config.keys import known_keys, list_keys
 from rlhf_exp.config.trl_arguments import FILE
 
 if not (ROOT / "docs").is_dir():

@@ -7,12 +7,12 @@ from functools import cache
 import pytest
 
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.analysis.diagnose import diagnose
+from rlhf_exp.analysis.diagnose.calibration import Calibration
 from rlhf_exp.config.checks import apply, choose_remedy, join_remedies
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.diagnose import diagnose
-from rlhf_exp.diagnose.calibration import Calibration
-from tests.diagnose.cases import ANY_SCORE, HEALTHY, interval, make_evaluation, make_metrics
+from tests.analysis.diagnose.cases import ANY_SCORE, HEALTHY, interval, make_evaluation, make_metrics
 
 RUNS = [
     ["algo=grpo"],

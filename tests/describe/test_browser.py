@@ -3,7 +3,7 @@
 import json
 
 from rlhf_exp.describe.__main__ import main
-from tests.report.browser import ask, needs_browser
+from tests.analysis.report.browser import ask, needs_browser
 
 pytestmark = needs_browser
 

@@ -1,10 +1,10 @@
 import pytest
 
+from rlhf_exp.analysis.report import samples
+from rlhf_exp.analysis.report.page import Pair
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.describe.page import show_rows
 from rlhf_exp.describe.rows import Data, Example
-from rlhf_exp.report import samples
-from rlhf_exp.report.page import Pair
 from rlhf_exp.tasks.tokens import Tokens
 
 PAIR = ("chosen", "rejected")

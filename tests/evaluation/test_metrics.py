@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
+from rlhf_exp.analysis.stats import DIFFERENCES, mean_interval, paired_interval, share_interval, wilson, win_rate
 from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.evaluation.metrics import compare, distinct_n, summarise
-from rlhf_exp.stats import DIFFERENCES, mean_interval, paired_interval, share_interval, wilson, win_rate
 
 SCORES = {"correct": 1.0, "partial": 0.1, "failed": 0.0}
 

@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from rlhf_exp.analysis.stats import wilson
 from rlhf_exp.evaluation.preferences import (
     ANSWERS,
     KINDS,
@@ -10,7 +11,6 @@ from rlhf_exp.evaluation.preferences import (
     find_errors,
     summarise_preferences,
 )
-from rlhf_exp.stats import wilson
 
 
 def make_row(margin, chosen_tokens=10, rejected_tokens=10, subset="a", rejected_reward=0.0, name="x", texts=("a", "b")):

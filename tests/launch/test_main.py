@@ -100,14 +100,11 @@ def test_what_the_flags_of_hydra_print(typed, found, command_line, tmp_path):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_command_has_a_word_and_a_module(name, command_line, tmp_path):
+def test_each_command_has_a_word(name, command_line, tmp_path):
     usage = command_line(name, "--help", cwd=tmp_path).stdout
     assert f"python -m rlhf_exp {name}" in usage
     assert command_line(name, "--nope", cwd=tmp_path).stderr.startswith(f"rlhf_exp {name}: ")
-    by_module = subprocess.run([sys.executable, "-m", f"rlhf_exp.{name}", "--help"], capture_output=True, text=True)
-    assert by_module.stdout == usage and ("--out FOLDER" in usage) is (
-        name not in ("audit", "calibrate", "diagnose", "samples")
-    )
+    assert ("--out FOLDER" in usage) is (name not in ("audit", "calibrate", "diagnose", "samples"))
 
 
 def test_every_command_that_writes_a_folder_takes_out():

@@ -1,0 +1,67 @@
+"""Makes tables, plots, report.md and report.html from run folders; imports no torch.
+
+print(terminal_table(run_dir))
+print(study_table(run_dirs))
+write_report([run_dir], run_dir)           # one run, into its own folder
+write_report(run_dirs, Path("comparison"))  # several, compared and grouped over seeds
+write_live(run_dir)                         # a run that is still training
+"""
+
+from pathlib import Path
+
+from rlhf_exp.analysis.report.compare import describe_runs, tabulate_study
+from rlhf_exp.analysis.report.groups import UnknownSetting
+from rlhf_exp.analysis.report.page import Figures, Text, Widget, to_html, to_text, write_page
+from rlhf_exp.analysis.report.single import describe_run, load_runs
+from rlhf_exp.analysis.report.summary import terminal_table
+from rlhf_exp.errors import printable
+from rlhf_exp.runs.folder import write_text
+from rlhf_exp.runs.load import NotARun, find_runs, load_run, refusing_damage
+
+__all__ = ["NotARun", "UnknownSetting", "find_runs", "study_table", "terminal_table", "write_live", "write_report"]
+
+
+def study_table(run_dirs: list[Path]) -> str:
+    """The main figures of a study (several runs, grouped by setting) over its seeds, as plain text.
+
+    Raises:
+        NotARun: as `write_report`.
+    """
+    runs = load_runs(run_dirs)
+    with refusing_damage(", ".join(map(str, run_dirs))):
+        return printable(to_text(tabulate_study(runs)))
+
+
+def write_report(run_dirs: list[Path], out: Path, against: str | None = None) -> Path:
+    """Write report.md, report.html and plots/ into `out` and return the path of report.html. In a run's own folder the
+    models that it saved also get their cards.
+
+    Args:
+        against: the setting that all others are compared with, as the report calls it; by default the best.
+
+    Raises:
+        UnknownSetting: no setting is called so.
+        NotARun: a folder holds no readable run.json, or a file in it is broken.
+        OSError: `out` cannot be written.
+    """
+    runs = load_runs(run_dirs)
+    with refusing_damage(", ".join(map(str, run_dirs))):
+        blocks = describe_runs(runs, against) if len(runs) > 1 else describe_run(runs[0])
+        out.mkdir(parents=True, exist_ok=True)
+        page = write_page(blocks, out)
+        if len(runs) == 1 and out.resolve() == runs[0].path.resolve():
+            from rlhf_exp.analysis.report.card import write_cards  # here, since huggingface_hub takes a while to import
+
+            write_cards(runs[0])
+    return page
+
+
+def write_live(run_dir: Path) -> None:
+    """Write report.html of a run that is still training: a page that reloads itself. It lacks the pictures, which take
+    most of the time."""
+    blocks = [
+        block._replace(instead=[Text("This part needs scripts.")]) if isinstance(block, Widget) else block
+        for block in describe_run(load_run(run_dir))
+        if not isinstance(block, Figures)
+    ]
+    write_text(run_dir / "report.html", to_html(blocks, {}, live=True))

@@ -1,0 +1,80 @@
+"""Shows sampling baselines beside the start and the trained model, of one run or of the settings of a comparison.
+
+describe_baselines(run)    # blocks for the report
+compare_baselines(groups)  # the same for a comparison
+baseline_sentence(run)     # a line for the terminal
+"""
+
+from statistics import fmean
+
+from rlhf_exp.analysis.report import columns
+from rlhf_exp.analysis.report.columns import Column, at, fill
+from rlhf_exp.analysis.report.page import NOTES, Block, Heading, footnote
+from rlhf_exp.analysis.stats import DIFFERENCES, crossed_interval
+from rlhf_exp.runs.figures import Figure, number, percent, points
+from rlhf_exp.runs.load import Run
+
+HEADING, NOTE = Heading("Sampling baselines"), footnote(NOTES["baselines"])
+ACCURACY, MINUS = Column("accuracy", at("accuracy"), percent), Column("trained minus it", at("trained_minus"), points)
+OWN = (
+    Column("policy", at("title")), ACCURACY, MINUS,
+    Column("truncated", at("truncation_rate"), percent), Column("mean tokens", at("mean_tokens"), number(".1f")),
+)  # fmt: skip
+COMPARED = (Column("setting", at("setting")), Column("best baseline", at("title")), ACCURACY, MINUS)
+
+
+def describe_baselines(run: Run) -> list[Block]:
+    """A table of the start model, the best of each family, and the trained model; empty if none was measured."""
+    families = run.evaluation.get("baselines")
+    if not families:
+        return []
+    start = {"title": "start model", "trained_minus": at("paired", "difference")(run.evaluation)}
+    rows = [run.evaluation["baseline"] | start]
+    rows += [figures | {"title": _name(family, figures)} for family, figures in families.items()]
+    rows += [run.evaluation["trained"] | {"title": "trained model"}] if "trained" in run.evaluation else []
+    return [HEADING, fill(OWN, rows), NOTE]
+
+
+def compare_baselines(groups: dict[str, list[Run]]) -> list[Block]:
+    """For each setting whose runs have baselines the best of these, and by how much the setting is ahead of it."""
+    rows = []
+    for label, group in groups.items():
+        if all(run.evaluation.get("baselines") for run in group):
+            family, figures = _find_best(group[0])
+            lead = {"setting": label, "title": _name(family, figures), "trained_minus": _measure_lead(group, family)}
+            rows.append(figures | lead)
+    return [HEADING, fill(COMPARED, rows), NOTE] if rows else []
+
+
+def baseline_sentence(run: Run) -> str | None:
+    """The held-out accuracy of the best sampling baseline, and its family; None if none was measured."""
+    if not run.evaluation.get("baselines"):
+        return None
+    family, figures = _find_best(run)
+    ahead = f"; trained minus it {points(figures['trained_minus'])}" if "trained_minus" in figures else ""
+    return f"{percent(figures['accuracy'])}, {family}, best on validation rows{ahead}"
+
+
+def _find_best(run: Run) -> tuple[str, dict]:
+    """The family whose best has the highest accuracy on validation rows: on the rows that are reported the highest
+    would be too high."""
+    families = run.evaluation["baselines"].items()
+    return max(families, key=lambda item: item[1]["validation"][item[1]["policy"]])
+
+
+def _measure_lead(group: list[Run], family: str) -> Figure:
+    """Trained minus a baseline; without an interval where a run lacks the figures of each row."""
+
+    def read_baseline(run: Run) -> columns.ByRow:
+        found = [row for row in run.policies if row.get("family") == family]
+        return dict(zip(found[0]["id"], found[0]["accuracy"], strict=True)) if found else {}
+
+    leads = [at("baselines", family, "trained_minus", "value")(run.evaluation) for run in group]
+    if None in leads:
+        return None
+    rows = columns.align(group, columns.subtract(columns.CORRECT, read_baseline))
+    return fmean(leads) if rows is None else crossed_interval(rows, DIFFERENCES)
+
+
+def _name(family: str, figures: dict) -> str:
+    return figures["policy"] if figures["policy"].startswith(family) else f"{family}: {figures['policy']}"

@@ -1,0 +1,30 @@
+"""The index of a folder of runs: a table of them, the newest first, each with a link to its report.
+
+write_index(Path("outputs"))       ->  outputs/index.html
+"""
+
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+from rlhf_exp.analysis.report.page import Block, Heading, Table, Text, to_html
+from rlhf_exp.runs.folder import write_text
+from rlhf_exp.runs.listing import count_statuses, list_runs, tabulate
+
+
+def write_index(folder: Path) -> Path:
+    """Write index.html into the folder, and return its path.
+
+    Raises:
+        ConfigError: there is no run in the folder.
+        OSError: it cannot be written.
+    """
+    runs = list_runs([folder])[::-1]
+    cells = tabulate(runs)
+    cells["folder"] = [cell.removeprefix(f"{folder}/") for cell in cells["folder"]]
+    pages = [Path(run).relative_to(folder) / "report.html" for run in runs["folder"]]
+    links = [quote(os.fsencode(page)) if (folder / page).is_file() else "" for page in pages]
+    table = Table(list(cells), cells.values.tolist(), links=links)
+    blocks: list[Block] = [Heading(f"Runs in {folder}", 1), Text(count_statuses(runs)), table]
+    write_text(folder / "index.html", to_html(blocks, {}))
+    return folder / "index.html"

@@ -1,0 +1,183 @@
+"""Texts on a report: completions before and after training, those of training, and wrongly ranked pairs; all of them
+for the page's script, a few for report.md.
+
+describe_samples(run)   ->  [Heading("Samples"), ..., Widget("samples", "samples", {...}, [Pair(...), ...])]
+compare_samples(groups), where groups maps a label to its runs, has the same rows' completions of each setting
+browse("rows", rows, [])    ->  such a widget, of any rows in the form of assets/page/samples.js
+"""
+
+import json
+from itertools import accumulate
+from typing import Any
+
+from rlhf_exp.analysis.report.columns import Column, at, fill
+from rlhf_exp.analysis.report.groups import Groups
+from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Heading, Pair, Table, Text, Widget, footnote
+from rlhf_exp.analysis.stats import wilson
+from rlhf_exp.evaluation.metrics import OUTCOMES
+from rlhf_exp.runs.figures import percent
+from rlhf_exp.runs.load import Run
+
+KINDS = {"better": ("Better after training", 3), "worse": ("Worse after training", 2),
+         "neither": ("Equally good, or not graded", 2)}  # fmt: skip
+"""Samples by what training changed: the title, and how many report.md shows."""
+SHOWN_ALONE, COMPARED = 5, 20
+MOST_LETTERS = 12_000_000
+"""Of longer texts a page has the first rows; a file beside it has the others."""
+FILES = {"samples": "samples.jsonl", "training": "completions.jsonl"}
+
+ERROR_KINDS: dict[str, tuple[str, str]] = TEXTS["error kinds"]
+"""Name and rule of each kind of wrongly ranked pairs."""
+
+COLOURS = {"token_kl": "KL", "token_log_ratio": "log ratio", "token_logprobs": "log-probability"}
+"""Figures of each token, where a sample has them."""
+
+Card = dict[str, Any]
+"""A row in the form of assets/page/samples.js."""
+
+
+def describe_samples(run: Run) -> list[Block]:
+    """The completions of held-out rows, before and after training, and a table of changes if the task grades them; and
+    those of training."""
+    blocks: list[Block] = [Heading("Samples"), Text(NOTES["samples" if run.shows_texts else "no texts"])]
+    if changes := run.evaluation.get("paired", {}).get("changes"):
+        counts = [Column(f"{name} after", lambda old, name=name: at(old, name)(changes)) for name in OUTCOMES]
+        blocks.append(fill([Column("completions", "{} before".format), *counts], OUTCOMES))
+    if not run.shows_texts:
+        return blocks
+    training: list[Block] = []
+    if run.completions:
+        cards = [_show_training(row) for row in run.completions]
+        training = [Heading("Completions of training", 3), browse("training", cards, [])]
+    cards = list_samples(run)
+    shown = [as_pair(card["id"], card) for card in cards[:SHOWN_ALONE]]
+    if run.sampled("trained"):
+        shown = []
+        for kind, (title, most) in KINDS.items():
+            shown += [as_pair(title, card) for card in cards if card["values"]["change"] == kind][:most]
+    return [*blocks, browse("samples", cards, shown), *training]
+
+
+def list_samples(run: Run) -> list[Card]:
+    """The completions of each held-out row before and after training; those of the start model if nothing is trained,
+    or not yet."""
+    if not run.sampled("trained"):
+        return [_show_alone(row) for row in run.sampled("baseline")]
+    return [_show_change(*pair) for pair in run.paired_samples()]
+
+
+def compare_samples(groups: Groups) -> list[Block]:
+    """The first completions of the same held-out rows: of each start model, and of a run of each setting."""
+    if not all(run.shows_texts for group in groups.values() for run in group):
+        return [Heading("Samples"), Text(NOTES["no texts"])]
+    found = {label: {(b["id"], b["prompt"]): (b, a) for b, a in of[0].paired_samples()} for label, of in groups.items()}
+    shared = [row for row in next(iter(found.values()), {}) if all(row in rows for rows in found.values())]
+    cards = []
+    for row in shared:
+        starts = {of[row][0]["completion"]: ("start model", of[row][0]) for of in found.values()}
+        trained = [(label, of[row][1]) for label, of in found.items()]
+        outcomes = {label: after.get("outcome") for label, after in trained}
+        values = {"right settings": list(outcomes.values()).count("correct"), **outcomes}
+        cards.append(_make_card(*row, values, [_show_side(*side) for side in (*starts.values(), *trained)]))
+    if not cards:
+        return []
+    pairs = [as_pair(card["id"], card, folded=True) for card in cards[:COMPARED]]
+    return [Heading("Samples"), footnote(NOTES["compared samples"]), browse("samples", cards, pairs)]
+
+
+def describe_errors(run: Run) -> list[Block]:
+    """The wrongly ranked pairs of a run by kind, and some of them to read."""
+    counts = run.errors.get("counts")
+    if not counts:
+        return []
+    total, shown = sum(counts.values()), run.errors.get("shown", [])
+    rows = [[*ERROR_KINDS[kind], str(n), percent(wilson(n, total)) if total else "-"] for kind, n in counts.items()]
+    head = ["kind", "rule, the first that fits", "pairs", "share"]
+    blocks: list[Block] = [Heading("Wrongly ranked pairs"), Table(head, rows)]
+    if not run.shows_texts:
+        return [*blocks, Text(NOTES["no texts"])]
+    blocks.append(Text(f"{len(shown)} of {total}, worst first, to open one by one. Their texts may offend."))
+    pairs, cards = [], []
+    for place, error in enumerate(shown, start=1):
+        values = {"kind": ERROR_KINDS[error["kind"]][0], "subset": error["subset"], "margin": error["margin"]}
+        sides = [_show_answer(error, side) for side in ("chosen", "rejected")]
+        cards.append(_make_card(str(place), error["prompt"].strip(), values, sides))
+        title = f"{place}. {values['kind']}: margin {error['margin']:+.2f}, {error['subset']}"
+        pairs.append(as_pair(title, cards[-1], folded=True))
+    return [*blocks, browse("errors", cards, pairs)]
+
+
+def browse(name: str, rows: list[Card], instead: list[Any]) -> Widget:
+    """Rows for the page, up to MOST_LETTERS; the fields are those that any of the shown rows has."""
+    letters = accumulate(len(json.dumps(row)) for row in rows)
+    kept = [row for row, total in zip(rows, letters, strict=True) if total <= MOST_LETTERS]
+    kinds = {key: "number" if isinstance(value, int | float) and not isinstance(value, bool) else "choice"
+             for row in kept for key, value in row["values"].items() if value is not None}  # fmt: skip
+    fields = [{"key": key, "label": key, "kind": kind} for key, kind in kinds.items()]
+    content: dict[str, Any] = {"fields": fields, "rows": kept}
+    rest = rows[len(kept) :] if name in FILES else []
+    if rest:
+        content["note"] = NOTES["first samples"].format(shown=len(kept), n=len(rows), file=FILES[name])
+    return Widget("samples", name, content, instead, rest)
+
+
+def as_pair(title: str, card: Card, folded: bool = False) -> Pair:
+    """What report.md shows of a card."""
+    return Pair(title, card["prompt"], tuple((side["caption"], side["text"]) for side in card["sides"]), folded)
+
+
+def _make_card(name: str, prompt: str, values: dict[str, Any], sides: list[dict[str, Any]]) -> Card:
+    return {"id": name, "prompt": prompt, "values": values, "sides": sides}
+
+
+def _show_change(before: dict, after: dict) -> Card:
+    values = {"change": _find_change(before, after), "before": before.get("outcome"),
+              "after": after.get("outcome"), **_list_values(after)}  # fmt: skip
+    sides = [_show_side("Before", before), _show_side("After", after)]
+    return _make_card(before["id"], before["prompt"], values, sides)
+
+
+def _show_alone(row: dict) -> Card:
+    name = f"{row['id']} {row['sample'] + 1}" if row.get("sample") else row["id"]
+    values = {"outcome": row.get("outcome"), **_list_values(row)}
+    return _make_card(name, row["prompt"], values, [_show_side("Completion", row)])
+
+
+def _show_training(row: dict) -> Card:
+    values = {"step": row["step"], "outcome": row.get("outcome"), **_list_values(row)}
+    values["advantage"] = row.get("advantage")
+    name = f"step {row['step']}: {row['id']} {row['sample'] + 1}"
+    return _make_card(name, row["prompt"], values, [_show_side("Completion", row)])
+
+
+def _list_values(row: dict) -> dict[str, Any]:
+    cut = row.get("truncated")
+    figures = {key: row.get(key) for key in ("reward", "tokens", "kl")}
+    return {"cut off": None if cut is None else "yes" if cut else "no", **figures}
+
+
+def _show_side(when: str, row: dict) -> dict[str, Any]:
+    """A completion, below what is said of it."""
+    parts = [row["outcome"]] if "outcome" in row else []
+    parts += [f"reward {row['reward']:.3g}"] if row.get("reward") is not None else []
+    parts.append(f"{row['tokens']} tokens{', cut off' if row.get('truncated') else ''}")
+    side = {"caption": f"{when}: {', '.join(parts)}", "text": row["completion"], "answer": row.get("extracted")}
+    if "token_texts" in row:
+        side["tokens"] = row["token_texts"]
+        side["colours"] = {name: row[key] for key, name in COLOURS.items() if key in row}
+    return side
+
+
+def _show_answer(error: dict, side: str) -> dict[str, Any]:
+    """The chosen or the rejected answer of a pair."""
+    caption = f"{side.capitalize()}: reward {error[f'{side}_reward']:.2f}, {error[f'{side}_tokens']} tokens"
+    return {"caption": caption, "text": error[side].strip()}
+
+
+def _find_change(before: dict, after: dict) -> str:
+    """One of KINDS: by whether the completions are correct; without a grader by their rewards."""
+    if "outcome" in before and "outcome" in after:
+        old, new = before["outcome"] == "correct", after["outcome"] == "correct"
+    else:
+        old, new = before.get("reward") or 0.0, after.get("reward") or 0.0
+    return "better" if new > old else "worse" if new < old else "neither"

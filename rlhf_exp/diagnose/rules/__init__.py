@@ -1,7 +1,0 @@
-"""The rules, a file a family. Findings that begin at one step are listed in the order of FAMILIES."""
-
-from rlhf_exp.diagnose.rule import RULES as FOUND
-from rlhf_exp.diagnose.rules import answers, critic, drift, held_out, numbers, reward
-
-FAMILIES = [module.__name__ for module in (numbers, reward, answers, drift, critic, held_out)]
-RULES = sorted(FOUND, key=lambda of: FAMILIES.index(of.find.__module__))

@@ -1,0 +1,114 @@
+"""Comparisons of runs: which runs are one setting's, and how their figures are joined."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from rlhf_exp.analysis.report import write_report
+from rlhf_exp.analysis.report.compare import describe_runs
+from rlhf_exp.analysis.report.curves import EACH_RUN, plot_runs, show_curves
+from rlhf_exp.analysis.report.groups import group_runs, keep_measured
+from rlhf_exp.analysis.report.page import Table, Widget
+from rlhf_exp.analysis.report.samples import compare_samples
+from rlhf_exp.runs.load import load_run
+from tests.analysis.report.conftest import GOLDEN, table_rows
+
+
+@pytest.fixture
+def sweep(make_groups):
+    return [run.path for group in make_groups(3, grpo=0.25, dr_grpo=0.25).values() for run in group]
+
+
+def test_of_a_seed_that_was_run_twice_the_later_run_counts(sweep, edit_info):
+    edit_info(sweep[1], seed=0)
+    [kept] = keep_measured(group_runs(list(map(load_run, sweep[:3])))).values()
+    assert [run.path for run in kept] == sweep[1:3]
+
+
+def test_settings_are_sorted_by_result_and_the_changed_figure_is_in_the_first_table(tmp_path, make_groups):
+    groups = make_groups(3, grpo=0.0, bnpo=0.4, dr_grpo=0.2)
+    write_report([run.path for group in groups.values() for run in group], tmp_path / "out")
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert [row[0] for row in table_rows(tmp_path / "out", "Results over seeds")][:3] == ["**bnpo**", "dr_grpo", "grpo"]
+    head = text.split("## Results over seeds\n\n")[1].splitlines()[0]
+    assert head.startswith("| setting | seeds | difference | trained | baseline | failed |")
+
+
+def test_a_study_labels_the_settings_itself(sweep):
+    runs = [load_run(path) for path in sweep]
+    labels = {run.path: "low" if run.info["loss_type"] == "grpo" else "high" for run in runs}
+    [table, *_] = [block for block in describe_runs(runs, labels=labels) if isinstance(block, Table)]
+    assert sorted(row[:2] for row in table.rows) == [["high", "3"], ["low", "3"]]
+
+
+def test_runs_that_have_only_begun_can_be_compared(tmp_path):
+    runs = [tmp_path / "a", tmp_path / "b"]
+    for run in runs:
+        run.mkdir()
+        (run / "run.json").write_text('{"status": "running"}')
+    page = write_report(runs, tmp_path / "out")
+    assert "2 runs compared" in page.read_text() and "Results over seeds" not in page.read_text()
+
+
+def test_a_damaged_run_of_several_is_named_and_left_out(sweep, edit, capsys):
+    edit(sweep[3], "evaluation.json", {"trained.accuracy": "abc"})
+    write_report(sweep, sweep[0].parent / "out")
+    assert f"{sweep[3]}" in capsys.readouterr().err
+
+
+def test_a_picture_has_a_line_for_each_run_and_of_many_runs_the_means_alone(run_dir):
+    run = load_run(run_dir)
+    for each, lines in ((2, 6), (EACH_RUN, 2)):
+        plots = plot_runs({"first": [run] * each, "second": [run] * each})
+        assert plots and {len(panel.lines) for plot in plots for panel in plot.panels} == {lines}
+
+
+def test_validation_curves_of_a_comparison_are_drawn_by_the_page_and_not_as_further_pictures(run_dir):
+    groups = {"first": [load_run(run_dir)], "second": [load_run(run_dir)]}
+    plots = plot_runs(groups)
+    units = [chart["unit"] for chart in show_curves(groups, plots).content["charts"] if "alidation" in chart["caption"]]
+    assert units == ["accuracy", "reward", "mean tokens", "cut off", "KL, nats"]
+    assert "validation" not in {plot.name for plot in plots}
+
+
+def test_figures_that_are_not_finite_can_be_compared(sweep, tmp_path, edit):
+    nothing = {"value": None, "low": None, "high": None}
+    edit(sweep[0], "evaluation.json", {"trained.kl.mean": nothing, "baseline.reward.mean": nothing})
+    write_report(sweep[:2], tmp_path / "out")
+
+
+def test_runs_of_equal_name_are_named_by_where_their_paths_part(tmp_path, make_run):
+    runs = [make_run(tmp_path / study / "0") for study in ("first", "second")]
+    write_report(runs, tmp_path / "out")
+    assert [row[0] for row in table_rows(tmp_path / "out", "Every run")] == ["first/0", "second/0"]
+
+
+def test_the_lead_over_a_baseline_has_no_interval_without_the_figures_of_each_row(tmp_path):
+    runs = [shutil.copytree(GOLDEN / name, tmp_path / name) for name in ("grpo", "grpo_seed1")]
+    (runs[0] / "policies.jsonl").unlink()
+    write_report(runs, tmp_path / "out")
+    assert table_rows(tmp_path / "out", "Sampling baselines")[0][3] == "-2.1"
+
+
+def test_samples_are_of_the_rows_that_all_settings_share(run_dir):
+    run = load_run(run_dir)
+    fewer = replace(run, samples=run.samples[1:])  # without a completion of the first row
+    first, *shared = [before["id"] for before, _ in run.paired_samples()]
+    groups = {"a": [run], "b": [fewer]}
+    [pairs] = [block.instead for block in compare_samples(groups) if isinstance(block, Widget)]
+    assert [pair.title for pair in pairs] == shared[:20]
+    assert compare_samples({"a": [replace(run, samples=[])]}) == compare_samples({}) == []
+
+
+def test_the_memory_of_the_parts_is_a_table_of_settings_and_is_in_the_report_of_a_run(sweep, tmp_path, edit_info):
+    parts = {"weights": 3.6, "optimizer": 7.2, "rest": 900.0}
+    for path in sweep[:3]:
+        edit_info(path, steps=8, memory_mb=parts)
+    write_report(sweep, tmp_path / "out")
+    rows = {row[0]: row[2:] for row in table_rows(tmp_path / "out", "Memory while training, MB")}
+    assert rows == {"grpo": ["3.6", "7.2", "900.0"], "dr_grpo": ["-", "-", "-"]}
+    write_report(sweep[:1], tmp_path / "one")
+    rows = dict(row for row in table_rows(tmp_path / "one", "Time and memory") if row[0].startswith("memory"))
+    assert rows == {f"memory, {name}": f"{mb} MB" for name, mb in zip(
+        ("weights", "optimizer states", "the rest"), parts.values(), strict=True)}  # fmt: skip

@@ -1,0 +1,156 @@
+"""A damaged file of a run is one line of `report`, `runs` and `resume=`, never a traceback."""
+
+import json
+import os
+import shutil
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rlhf_exp.analysis.diagnose.__main__ import main as diagnose
+from rlhf_exp.analysis.report.__main__ import main as report
+from rlhf_exp.calibrate import main as calibrate
+from rlhf_exp.commands import COMMANDS
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.__main__ import main as list_runs
+from rlhf_exp.runs.folder import write_json
+from rlhf_exp.runs.settings import recall
+from tests.analysis.report.test_golden import GOLDEN
+
+DAMAGED = {"cut off": '{"status": "fin', "zeros": "\0" * 99, "a list": "[1, 2]\n", "nested": "[" * 100_000,
+           "another object": '{"status": "finished"}\n'}  # fmt: skip
+FILES = ("run.json", "evaluation.json", "diagnosis.json", "data.json", "samples.jsonl", "metrics.jsonl")
+
+
+def is_one_line(command, arguments, capsys):
+    status = command(arguments)
+    lines = capsys.readouterr().err.splitlines()
+    assert "Traceback" not in "".join(lines)
+    assert (status, len(lines)) in ((0, 0), (0, 1), (2, 1)), lines
+    return status
+
+
+@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_file_is_one_line(text, run_dir, tmp_path, capsys):
+    for name in FILES:
+        whole = (run_dir / name).read_text()
+        (run_dir / name).write_text(text)
+        is_one_line(report, [str(run_dir)], capsys)
+        is_one_line(list_runs, [str(tmp_path)], capsys)
+        (run_dir / name).write_text(whole)
+
+
+FIGURES = {"value": [1], "low": [1], "high": [1]}
+OF_ONE = {  # what is put in a file's place; None for a folder, ... for a pipe, or a change of the values in it
+    "a folder": (("run.json", "evaluation.json", "samples.jsonl", "metrics.jsonl", ".hydra/config.yaml"), None),
+    "a pipe": (("run.json", "evaluation.json", "samples.jsonl", "metrics.jsonl", ".hydra/overrides.yaml"), ...),
+    "brackets": ((".hydra/config.yaml", ".hydra/overrides.yaml", "run.json", "data.json"), "[" * 30_000),
+    "brackets in a row": ((".hydra/config.yaml",), "- " * 30_000),
+    "aliases": ((".hydra/config.yaml",), "a: &a [1, 1]\nb: &b [*a, *a]\nc: [*b, *b]\n"),
+    "too large": ((".hydra/config.yaml",), "#" * 1_000_001),
+    "numbers": ((".hydra/overrides.yaml",), "[1, 2]"),
+    "lists": (("evaluation.json",), {"trained": {"accuracy": FIGURES}, "paired": {"difference": FIGURES}}),
+    "a word for a step": (("metrics.jsonl", "validation.jsonl"), '{"step": "x", "loss": 1}\n'),
+    "a word for a figure": (("metrics.jsonl",), '{"step": 1, "loss": "x"}\n'),
+    "a word for a row": (("validation.jsonl",), '{"step": 1, "id": ["a", "b"], "accuracy": [1, "x"]}\n'),
+    "too few rows": (("validation.jsonl",), '{"step": 1, "id": ["a", "b"], "accuracy": [1]}\n'),
+}
+
+
+def damage(path, content):
+    if isinstance(content, dict):
+        content = json.dumps(json.loads(path.read_text()) | content)
+    path.unlink(missing_ok=True)
+    if content is None:
+        path.mkdir()
+    elif content is ...:
+        os.mkfifo(path)
+    else:
+        path.write_text(content)
+
+
+@pytest.mark.parametrize(("name", "content"), [(x, text) for names, text in OF_ONE.values() for x in names])
+def test_a_damaged_run_is_a_line_and_hides_no_other(name, content, tmp_path, capsys):
+    runs = [shutil.copytree(GOLDEN / "grpo", tmp_path / "runs" / x) for x in ("bad", "good")]
+    damage(runs[0] / name, content)
+    above = [str(tmp_path / "runs")]
+    for command in ("report", "diagnose"):
+        is_one_line(import_module(COMMANDS[command]).main, [str(runs[0])], capsys)
+    assert list_runs(above) == 0
+    listed = capsys.readouterr().out
+    assert all(str(run) in listed for run in runs)
+    for command, *flags in (("report", "--out", str(tmp_path / "report")), ("diagnose",)):
+        assert import_module(COMMANDS[command]).main([*above, *flags]) == 0
+        shown = capsys.readouterr()
+        assert len(shown.err.splitlines()) <= 1 and (command == "report" or f"{runs[1]}: ok, " in shown.out)
+    assert calibrate(above) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_finished_run_without_metrics_is_not_healthy(run_dir, capsys):
+    (run_dir / "metrics.jsonl").unlink()
+    assert diagnose([str(run_dir)]) == 2
+    said = f"{run_dir}: metrics.jsonl holds no row of its 6 steps, from which its health is read\n"
+    assert capsys.readouterr().err == f"rlhf_exp diagnose: {said}"
+
+
+@pytest.mark.parametrize("value", ["abc", [1], {"z": 1}, None])
+def test_a_value_of_another_type_is_one_line(value, run_dir, capsys):
+    """In run.json and evaluation.json, one after the other."""
+    found = []
+    for name in ("run.json", "evaluation.json"):
+        whole = json.loads((run_dir / name).read_text())
+        for key in {"algo", "seconds", "inputs", "seed", "status", "baseline", "paired"} & set(whole):
+            write_json(run_dir / name, whole | {key: value})
+            found.append(is_one_line(report, [str(run_dir)], capsys))
+        write_json(run_dir / name, whole)
+    assert 2 in found
+
+
+def test_a_run_without_hydras_own_file_is_recalled(tmp_path):
+    (tmp_path / ".hydra").mkdir()
+    Path(tmp_path, ".hydra", "overrides.yaml").write_text("- seed=1\n- output_dir=x\n")
+    assert recall(str(tmp_path)) == ({}, ["seed=1"])
+
+
+def test_a_run_is_recalled_without_overrides_of_hydra_which_can_run_code(tmp_path):
+    (tmp_path / ".hydra").mkdir()
+    texts = ["seed=1", "hydra.mode=MULTIRUN", "+hydra.sweeper.params={x: {_target_: os.system}}", "hydra/launcher=x"]
+    (tmp_path / ".hydra" / "overrides.yaml").write_text(json.dumps(texts))
+    assert recall(str(tmp_path)) == ({}, ["seed=1"])
+
+
+def test_what_reads_a_run_runs_none_of_the_files_that_its_config_names(run_dir, tmp_path, capsys):
+    ran, file = tmp_path / "ran", tmp_path / "mine.py"
+    file.write_text(f"open({str(ran)!r}, 'w').close()\n")
+    path = run_dir / ".hydra" / "config.yaml"
+    config = yaml.safe_load(path.read_text())
+    config["algo"]["trainer"] = f"{file}:Trainer"
+    config["reward"]["functions"] = {"mine": f"{file}:mine"}
+    config["task"] |= {"checker": f"{file}:check", "module": str(file), "source": "file", "path": str(file)}
+    path.write_text(json.dumps(config))
+    sort = ["runs", tmp_path, "--sort", "algo.trainer"]
+    for command, *arguments in (["report", run_dir], sort, ["diagnose", run_dir], ["calibrate", run_dir]):
+        status = import_module(COMMANDS[command]).main([*map(str, arguments)])
+        assert status == (2 if command == "calibrate" else 0), capsys.readouterr().err
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("overrides", "{a: 1}", "overrides.yaml: expected a list, found dict"),
+        ("overrides", "- [", "overrides.yaml: not valid YAML"),
+        ("hydra", "runtime: 3", "a file in it is damaged, or was written by another program (TypeError: "),
+    ],
+)
+def test_damaged_files_of_hydra_are_one_line(name, text, problem, tmp_path):
+    (tmp_path / ".hydra").mkdir()
+    (tmp_path / ".hydra" / "overrides.yaml").write_text("- seed=1\n")
+    (tmp_path / ".hydra" / f"{name}.yaml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        recall(str(tmp_path))
+    [line] = caught.value.problems
+    assert problem in line and str(tmp_path) in line

@@ -1,0 +1,46 @@
+"""The grid of results over two swept keys."""
+
+from dataclasses import replace
+
+import pytest
+
+from rlhf_exp.analysis.report.columns import TRAINED
+from rlhf_exp.analysis.report.grid import describe_grid
+from rlhf_exp.analysis.report.groups import group_runs
+from rlhf_exp.runs.load import load_run
+
+GAINS = {("grpo", 32): 0.0, ("grpo", 64): 0.1, ("grpo", 128): 0.3, ("bnpo", 32): 0.1, ("bnpo", 64): 0.3}
+
+
+def make_sweep(tmp_path, make_run, gains):
+    """A run of each loss and budget, as -m loss_type=grpo,bnpo max_tokens=32,64,128 makes them."""
+    runs = []
+    for (loss, tokens), gain in gains.items():
+        run = load_run(make_run(tmp_path / f"{loss}{tokens}", 0, loss, gain))
+        config, info = run.config | {"max_tokens": tokens}, run.info | {"max_tokens": tokens}
+        typed = [f"loss_type={loss}", f"max_tokens={tokens}"]
+        runs.append(replace(run, config=config, info=info, overrides=typed))
+    return runs
+
+
+def test_two_swept_keys_have_a_grid_in_their_order_with_means_and_shades(tmp_path, make_run):
+    runs = make_sweep(tmp_path, make_run, GAINS)
+    heading, table, _ = describe_grid(group_runs(runs))
+    assert heading.text == "Held-out accuracy by max_tokens and loss_type"
+    assert table.head == ["", "loss_type=bnpo", "loss_type=grpo", "mean"]
+    assert [row[0] for row in table.rows] == ["max_tokens=32", "max_tokens=64", "max_tokens=128", "mean"]
+    values = {(run.info["loss_type"], run.info["max_tokens"]): TRAINED.read(run)["value"] for run in runs}
+    assert table.rows[2][1] == "-" and table.shades[2][1] is None  # bnpo at 128 tokens was not run
+    assert table.rows[0][2] == f"{100 * values['grpo', 32]:.1f}%"
+    assert table.rows[0][3] == f"{50 * (values['grpo', 32] + values['bnpo', 32]):.1f}%"
+    assert table.rows[3][3] == f"{20 * sum(values.values()):.1f}%"
+    low, high = min(values, key=values.get), max(values, key=values.get)
+    shade = {(loss, tokens): table.shades[i][j] for i, tokens in enumerate((32, 64, 128))
+             for j, loss in ((1, "bnpo"), (2, "grpo"))}  # fmt: skip
+    assert shade[low] == 0.0 and shade[high] == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("cells", [1, 3])
+def test_there_is_no_grid_of_one_key_or_of_fewer_than_half_of_its_cells(tmp_path, make_run, cells):
+    few = {("grpo", 32): 0.1, ("bnpo", 64): 0.1, ("dapo", 128): 0.1} if cells == 3 else {("grpo", 32): 0.1}
+    assert describe_grid(group_runs(make_sweep(tmp_path, make_run, few))) == []

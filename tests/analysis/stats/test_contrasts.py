@@ -1,0 +1,158 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from rlhf_exp.analysis.stats import DIFFERENCES, START, compare_settings, crossed_interval, holm
+from rlhf_exp.analysis.stats.contrasts import (
+    FAR,
+    POOL,
+    _invert_range,
+    bound_spreads,
+    share_level,
+    shared_deviation,
+    weigh_spreads,
+)
+from rlhf_exp.analysis.stats.crossed import Spread
+from rlhf_exp.analysis.stats.planning import detectable_difference, find_needed
+
+
+def draw(rng, accuracies, rows=200, seeds=3, deviation=0.02):
+    """(start, {label: (seeds, rows)}) with every completion drawn on its own."""
+    start = (rng.random(rows) < 0.22).astype(float)
+    trained = {}
+    for i, accuracy in enumerate(accuracies):
+        chance = accuracy + deviation * rng.normal(size=(seeds, 1))
+        trained[str(i)] = (rng.random((seeds, rows)) < chance).astype(float)
+    return start, trained
+
+
+def test_holm_steps_down_by_hand():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])  # 3 x 0.01, then 2 x 0.03, never falling
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([]) == []
+    assert holm([0.01, 0.04], further=3) == pytest.approx([0.05, 0.16])  # 5 x 0.01, 4 x 0.04
+
+
+def test_contrasts_with_the_best_take_over_what_those_with_the_start_leave():
+    # weights 2 and 2 x 1: 0.02 * 4 / 2 at once; after both starts 0.02, but not before they are found
+    assert share_level(0.02, [0.5, 0.6], pairs=2) == pytest.approx(0.04)
+    assert share_level(0.02, [0.001, 0.6], pairs=2) == pytest.approx(0.03)
+    assert share_level(0.02, [0.001, 0.002], pairs=2) == pytest.approx(0.02)
+    assert share_level(0.02, [0.001, 0.028], pairs=2) == pytest.approx(0.028)
+
+
+def test_each_setting_is_tested_against_the_start_and_the_others_against_the_best():
+    start, trained = draw(np.random.default_rng(0), [0.3, 0.6, 0.4])
+    found = compare_settings(trained, {label: figures - start for label, figures in trained.items()})
+    pairs = [(contrast.first, contrast.second) for contrast in found]
+    assert pairs == [("0", START), ("1", START), ("2", START), ("1", "0"), ("1", "2")]
+    assert found[3].estimate.value == pytest.approx(trained["1"].mean() - trained["0"].mean())
+    assert found[3].significant and found[4].significant
+    named = compare_settings(trained, {}, named="0")
+    assert [(contrast.first, contrast.second) for contrast in named] == [("0", "1"), ("0", "2")]
+    assert [contrast.adjusted for contrast in named] == holm([contrast.estimate.p for contrast in named])
+
+
+@pytest.mark.parametrize(("settings", "df"), [(3, 1.0), (5, 9.3), (20, 40.0)])
+def test_the_level_of_one_t_test_has_the_critical_value_of_the_range(settings, df):
+    distance = np.sqrt(2) * stats.t.isf(_invert_range(0.01, settings, df) / 2, df)
+    assert stats.studentized_range.sf(distance, settings, df) == pytest.approx(0.01, rel=1e-4)
+
+
+def test_the_level_of_one_t_test_stays_within_bonferronis_bounds_where_scipy_has_none():
+    assert 2e-5 / 190 < _invert_range(2e-5, 20, 1.0) < 2.1e-5
+
+
+def test_a_contrast_with_the_best_has_the_p_value_of_the_studentized_range():
+    _, trained = draw(np.random.default_rng(1), [0.3, 0.35, 0.4])
+    contrast = compare_settings(trained, {})[0]
+    distance = np.sqrt(2) * abs(contrast.estimate.centre) / contrast.estimate.error
+    assert contrast.p == contrast.adjusted == stats.studentized_range.sf(distance, 3, contrast.estimate.df)
+    assert contrast.p > contrast.estimate.p
+
+
+def test_the_variance_of_a_contrast_is_by_hand():
+    _, trained = draw(np.random.default_rng(2), [0.3, 0.5], rows=50)
+    found = compare_settings(trained, {}, bounded=False)[0].estimate
+    means = {label: figures.mean(1) for label, figures in trained.items()}
+    between = np.mean([of.var(ddof=1) for of in means.values()])
+    rest = []
+    for figures in trained.values():
+        left = figures - figures.mean(0) - figures.mean(1, keepdims=True) + figures.mean()
+        rest.append((left**2).sum() / (2 * 49) / 50)
+    rows = (trained["1"].mean(0) - trained["0"].mean(0)).var(ddof=1) / 50
+    assert found.by_rows == pytest.approx(rows)
+    assert found.by_seeds == pytest.approx(max(0, 2 / 3 * (between - np.mean(rest))))
+    seeds, noise = sum(of.var(ddof=1) / 3 for of in means.values()), sum(rest) / 3
+    df = seeds**2 / sum((of.var(ddof=1) / 3) ** 2 / 2 for of in means.values())
+    square = stats.t.ppf(0.975, 49) ** 2 * max(rows - noise, 0) + stats.t.ppf(0.975, df) ** 2 * seeds
+    half, ends = found.interval["high"] - found.centre, stats.t.ppf(0.975, [49, df]) * found.error
+    assert half == pytest.approx(np.clip(np.sqrt(square), *ends))
+
+
+def test_a_setting_borrows_from_the_spread_of_all():
+    spreads = {"a": Spread(0.04, 0.01, 2), "b": Spread(0.01, 0.0, 2), "c": Spread(0.01, 0.01, 4)}
+    own, pooled = 2 / (2 + POOL), POOL / (2 + POOL)
+    weights = [weight for _, weight in weigh_spreads(spreads, "a")]
+    assert weights == pytest.approx([(own + pooled / 4) / 3, pooled / 4 / 3, pooled / 2 / 3])
+    both = [weight for _, weight in weigh_spreads(spreads, "a", "b")]
+    assert both == pytest.approx([(own + pooled / 2) / 3, (own + pooled / 2) / 3, pooled / 3])
+    assert weigh_spreads({"a": spreads["a"]}, "a") == [(spreads["a"], pytest.approx(1 / 3))]
+    assert shared_deviation(spreads) == pytest.approx(np.sqrt(0.03 / 4 + 0.01 / 4 + 0 / 2))
+
+
+def test_a_spread_far_above_the_others_is_its_own_and_enters_theirs_bounded():
+    spreads = {"a": Spread(4.0, 0.01, 2), "b": Spread(0.02, 0.0, 2), "c": Spread(0.01, 0.03, 2)}
+    # the median of the others: of 0.02 and 0.03, what sampling alone gives
+    assert bound_spreads(spreads) == pytest.approx({"a": FAR * 0.025 / 4, "b": 1, "c": 1})
+    assert [weight for _, weight in weigh_spreads(spreads, "a")] == pytest.approx([1 / 3, 0, 0])
+    own, pooled = 2 / (2 + POOL), POOL / (2 + POOL)
+    weights = [weight for _, weight in weigh_spreads(spreads, "b")]
+    bounded = pooled / 3 * FAR * 0.025 / 4
+    assert weights == pytest.approx([bounded / 3, (own + pooled / 3) / 3, pooled / 3 / 3])
+    assert shared_deviation(spreads) == pytest.approx(np.sqrt((FAR * 0.025 - 0.01 + 0.02 + 0.01 - 0.03) / 3))
+
+
+@pytest.mark.parametrize("rows", [512, 1398])
+def test_one_collapsed_seed_hides_no_other_settings_gain(rows):
+    start, trained = draw(np.random.default_rng(8), [0.37] * 7, rows=rows)
+    collapsed = np.array([[0.429], [0.428], [0.016]])
+    trained["0"] = (np.random.default_rng(9).random((3, rows)) < collapsed).astype(float)
+    found = compare_settings(trained, {label: figures - start for label, figures in trained.items()})
+    assert [contrast.significant for contrast in found[:7]] == [False] + [True] * 6
+
+
+def test_the_interval_of_a_gain_is_that_of_its_own_seeds():
+    """As in the table of results, so that a report has one interval for one figure."""
+    start, trained = draw(np.random.default_rng(10), [0.4, 0.5, 0.45])
+    gains = {label: figures - start for label, figures in trained.items()}
+    for contrast in compare_settings(trained, gains)[:3]:
+        assert contrast.interval == crossed_interval(gains[contrast.first], DIFFERENCES)
+    pair = compare_settings(trained, gains)[3]
+    assert pair.interval == pair.estimate.interval
+
+
+def test_the_detectable_difference_is_found_in_80_of_100():
+    _, trained = draw(np.random.default_rng(5), [0.4, 0.5], rows=400, deviation=0.05)
+    found = compare_settings(trained, {})[0].estimate
+    for level in (0.05, 0.005):
+        shift = detectable_difference(found, level) / found.error
+        critical = stats.t.isf(level / 2, found.df)
+        assert stats.nct.sf(critical, found.df, shift) == pytest.approx(0.8, abs=1e-6)
+
+
+def test_needed_seeds_and_rows_are_the_first_that_are_enough():
+    _, trained = draw(np.random.default_rng(6), [0.4, 0.45], rows=300)
+    contrast = compare_settings(trained, {})[0]
+    assert not contrast.significant
+    assert contrast.detectable > abs(contrast.estimate.value)
+    assert contrast.seeds_needed is None or contrast.seeds_needed > 3
+    assert contrast.rows_needed is None or contrast.rows_needed > 300
+    still = contrast.estimate._replace(value=0.0)
+    assert find_needed(still, 0.05, seeds=3) is None and find_needed(still, 0.05, rows=300) is None
+    only_seeds = contrast.estimate._replace(by_rows=0.0, by_noise=0.0, by_seeds=0.01**2, df=1e6, value=0.01)
+    # error 0.01 with three seeds must fall to 0.01 / (1.96 + 0.84): 3 * 2.8016^2 = 23.5 seeds
+    assert find_needed(only_seeds, 0.05, seeds=3) == 24
+    only_rows = only_seeds._replace(by_rows=0.01**2, by_seeds=0.0)
+    assert find_needed(only_rows, 0.05, seeds=3) is None
+    assert find_needed(only_rows, 0.05, rows=100) == 785
