@@ -22,6 +22,7 @@ from rlhf_exp import processes
 from rlhf_exp.config.defaults import explain_rows
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
+from rlhf_exp.describe.figures import list_rows, write_data
 from rlhf_exp.diagnose import diagnose_run
 from rlhf_exp.diagnose.advice import advise
 from rlhf_exp.diagnose.signals import Signals
@@ -199,7 +200,7 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> tuple[Expe
         folder.record["rows"] = {name: len(found) for name, found in rows.items()}
         for note in task.notes:
             tell(note)
-        write_json(folder.path / "data.json", task.facts)
+        write_data(folder.path, task.facts, list_rows(cfg, task), tokenizer)
         rewards = build_rewards(cfg, task)
         if cfg.algo.trainer is not None:
             find_trainer(cfg.algo)
