@@ -27,6 +27,7 @@ from rlhf_exp.analysis.report import terminal_table, write_report
 from rlhf_exp.config.defaults import explain_rows
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
+from rlhf_exp.describe.figures import list_rows, write_data
 from rlhf_exp.dry_run.load import build_on_meta
 from rlhf_exp.errors import FAILED, ConfigError, NonFiniteLoss, Stop, name_error, read_message, say, tell
 from rlhf_exp.evaluation.draw import sample
@@ -203,7 +204,7 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> tuple[Expe
         folder.record["rows"] = {name: len(found) for name, found in rows.items()}
         for note in task.notes:
             tell(note)
-        write_json(folder.path / "data.json", task.facts)
+        write_data(folder.path, task.facts, list_rows(cfg, task), tokenizer)
         rewards = build_rewards(cfg, task)
         if cfg.algo.trainer is not None:
             find_trainer(cfg.algo)

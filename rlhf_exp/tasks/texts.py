@@ -33,14 +33,6 @@ def describe_prompt(prompt: Text) -> Row:
     return {"prompt": prompt} if isinstance(prompt, str) else {"prompt": prompt[-1]["content"], "messages": prompt}
 
 
-def write_out(text: Text) -> str:
-    """A text for people to read: messages with their roles before them, a lone one without."""
-    messages = as_messages(text)
-    if len(messages) == 1:
-        return messages[0]["content"].strip()
-    return "\n\n".join(f"{message['role']}: {message['content'].strip()}" for message in messages)
-
-
 def are_messages(messages: Any, last: str = "user") -> bool:
     """Whether these are messages with a role and a text each, of which the last is the user's, or another's."""
     if not isinstance(messages, list) or not messages:

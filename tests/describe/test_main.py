@@ -2,29 +2,30 @@ import json
 import re
 
 import pytest
+from rlhf_exp.report.__main__ import main as report
 
 from rlhf_exp.describe.__main__ import main
 
 
-@pytest.mark.parametrize("shown", [True, False])
-def test_the_command_writes_its_files_says_where_and_shows_rows_on_its_page_alone(
-    shown, hh_overrides, tmp_path, capsys
-):
+def test_the_command_writes_a_folder_that_the_report_shows(hh_overrides, tmp_path, capsys):
     out = tmp_path / "out"
-    assert main([*hh_overrides, f"output_dir={out}", *([] if shown else ["report.samples=false"])]) == 0
+    assert main([*hh_overrides, f"output_dir={out}"]) == 0
     printed = capsys.readouterr().out
-    assert f"written: {out / 'describe.html'}" in printed
-    html, markdown, figures = ((out / f"describe.{end}").read_text() for end in ("html", "md", "json"))
-    for heading in ("Lengths", "What a budget cuts off", "Length and preference", "Splits", "Odd rows", "Rows"):
-        assert f"<h2>{heading}" in html and f"## {heading}" in markdown
-    for text, has_rows in ((html, shown), (markdown, shown), (figures, False), (printed, False)):
-        assert bool(re.search("bread|baker|flour|hurt|go on", text)) is has_rows
-    assert ("left out: report.samples=false" in markdown) is ('class="widget"' not in html) is not shown
-    assert ("The page has 6 of 6 rows" in markdown) is shown and "Rows:" not in printed
-    assert not re.search(r"<link|src=.http|url\(", html.partition("<script>\n")[0])
-    assert "| equal answers | chosen and rejected are the same text | dropped | 1 | 0 | 1 |" in markdown
-    figures = json.loads(figures)
-    assert (figures["n"], figures["task"], figures["tokenizer"]) == (6, "hh_rlhf", "tiny_gpt2")
+    assert f"written: {out / 'report.html'}" in printed
+    assert {path.name for path in out.iterdir()} >= {"run.json", "data.json", "report.md", "report.html"}
+    html, markdown = ((out / f"report.{end}").read_text() for end in ("html", "md"))
+    for text in (html, markdown, printed, (out / "data.json").read_text()):
+        assert not re.search("bread|baker|flour|hurt|go on", text)
+    assert "# none on hh_rlhf" in markdown and "## Data" in markdown and "Samples" not in markdown
+    for line in (
+        "dropped, equal answers, harmless-base | 1",
+        "harmless-base | turns | 2",
+        "prompts in several splits | 0",
+    ):
+        assert f"| {line} |" in markdown
+    data = json.loads((out / "data.json").read_text())
+    assert data["read"] == {"harmless-base": 3, "helpful-base": 5}
+    assert report([str(out)]) == 0 and (out / "report.md").read_text() == markdown
 
 
 @pytest.mark.parametrize(
@@ -42,16 +43,15 @@ def test_a_mistake_is_one_line_and_status_2(argument, line, tmp_path, monkeypatc
 
 @pytest.mark.parametrize(
     ("answers", "columns"),
-    [([], []), (["answer"], ["task.completion_column=good"]),
+    [([], []), (["completion"], ["task.completion_column=good"]),
      (["chosen", "rejected"], ["task.chosen_column=good", "task.rejected_column=bad"])],
 )  # fmt: skip
-def test_rows_of_your_own_need_no_grader(answers, columns, tmp_path, capsys):
+def test_rows_of_your_own_need_no_grader(answers, columns, tmp_path):
     rows = [{"prompt": f"use {i} 2 make {i + 2} .", "good": "yes", "bad": "no no"} for i in range(1, 20)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     named = ["task=file", f"task.path={tmp_path / 'rows.jsonl'}", f"output_dir={tmp_path / 'out'}"]
     assert main([*named, *columns]) == 0
-    assert "19 rows read" in capsys.readouterr().out
-    lengths = json.loads((tmp_path / "out" / "describe.json").read_text())["lengths"]
+    lengths = json.loads((tmp_path / "out" / "data.json").read_text())["figures"]["lengths"]
     assert [row["text"] for row in lengths if row["subset"] == "train"] == ["prompt", *answers]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.describe.rows import read_examples
+from rlhf_exp.describe.rows import read_rows
 from rlhf_exp.tasks import draw_prompts, load_task
 from rlhf_exp.tasks.synthetic import generate_pairs
 from rlhf_exp.tasks.tokens import encode_prompts, measure
@@ -56,7 +56,7 @@ def test_rows_fit_the_context_together_with_it(compose, task, template):
 @pytest.mark.parametrize("task", ["file", "gsm8k", "hh_rlhf"])
 def test_describe_counts_it(compose, task):
     cfg = compose(task), compose(task, f"task.system_prompt='{SYSTEM}'")
-    without, with_it = (read_examples(one, build_tokenizer()).examples[0].prompt for one in cfg)
+    without, with_it = (read_rows(one, build_tokenizer())[1]["train"][1][0]["prompt"] for one in cfg)
     assert with_it == f"{SYSTEM}\n\n{without}"
 
 
@@ -67,7 +67,7 @@ def test_describe_counts_it(compose, task):
 )
 def test_a_template_without_a_message_of_the_system_is_refused_in_one_line(compose, template, reason):
     cfg, tokenizer = compose("gsm8k", "task.system_prompt=Hello"), build_tokenizer(template)
-    for call in (load_task, read_examples, lambda *args: draw_prompts(*args, 4)):
+    for call in (load_task, read_rows, lambda *args: draw_prompts(*args, 4)):
         assert reason in refuse(call, cfg, tokenizer)
     assert load_task(compose("gsm8k", "task.system_prompt=Hello", "task.prompt=plain"), tokenizer).train
 

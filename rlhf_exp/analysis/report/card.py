@@ -18,8 +18,9 @@ from markupsafe import Markup
 
 from rlhf_exp.analysis.report.baselines import baseline_sentence
 from rlhf_exp.analysis.report.columns import at
+from rlhf_exp.analysis.report.data import fact_table
 from rlhf_exp.analysis.report.page import ASSETS, TEXTS, Code, Table, escape_text, to_markdown
-from rlhf_exp.analysis.report.single import describe_findings, fact_table
+from rlhf_exp.analysis.report.single import describe_findings
 from rlhf_exp.analysis.report.summary import best_sentence, describe_status, describe_summary, verdict
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.runs.figures import write_name

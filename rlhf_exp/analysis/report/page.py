@@ -125,16 +125,16 @@ def footnote(text: str) -> Text:
     return Text(text, "How to read this")
 
 
-def write_page(blocks: list[Block], out: Path, name: str = "report") -> Path:
-    """Write NAME.md, NAME.html and plots/ into `out`; the first block is the title. Returns the HTML's path."""
+def write_page(blocks: list[Block], out: Path) -> Path:
+    """Write report.md, report.html and plots/ into `out`; the first block is the title. Returns the HTML's path."""
     parts = [part for block in blocks for part in (block.instead if isinstance(block, Widget) else [block])]
     pictures = {plot.name: draw(plot, out) for part in parts if isinstance(part, Figures) for plot in part.plots}
     for block in blocks:
         if isinstance(block, Widget) and block.rest:
             (out / "plots").mkdir(exist_ok=True)
             (out / "plots" / f"{block.name}.js").write_text(f'REST.{block.name} = "{_pack(block.rest)}";\n')
-    (out / f"{name}.md").write_text(to_markdown(blocks) + "\n", encoding="utf-8")
-    page = out / f"{name}.html"
+    (out / "report.md").write_text(to_markdown(blocks) + "\n", encoding="utf-8")
+    page = out / "report.html"
     page.write_text(to_html(blocks, pictures), encoding="utf-8")
     return page
 

@@ -3,7 +3,6 @@ for the page's script, a few for report.md.
 
 describe_samples(run)   ->  [Heading("Samples"), ..., Widget("samples", "samples", {...}, [Pair(...), ...])]
 compare_samples(groups), where groups maps a label to its runs, has the same rows' completions of each setting
-browse("rows", rows, [])    ->  such a widget, of any rows in the form of assets/page/samples.js
 """
 
 import json

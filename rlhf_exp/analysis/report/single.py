@@ -9,6 +9,7 @@ from pathlib import Path
 from rlhf_exp.analysis.report.baselines import describe_baselines
 from rlhf_exp.analysis.report.columns import MEMORY, Column, at, fill, join_notes, list_columns
 from rlhf_exp.analysis.report.curves import HEADING, plot_run, show_curves
+from rlhf_exp.analysis.report.data import describe_data
 from rlhf_exp.analysis.report.page import NOTES, Block, Callout, Code, Figures, Heading, Table, Text, footnote
 from rlhf_exp.analysis.report.plots import plot_accuracy
 from rlhf_exp.analysis.report.samples import describe_errors, describe_samples
@@ -24,7 +25,6 @@ from rlhf_exp.analysis.report.words import explain_change
 from rlhf_exp.findings import tell_remedies
 from rlhf_exp.runs.figures import duration, number, percent, points
 from rlhf_exp.runs.load import Run, load_run, read_each
-from rlhf_exp.runs.settings import flatten
 
 COSTS = (
     Column("peak memory", at("peak_memory_mb"), "{:,.0f} MB".format),
@@ -57,7 +57,10 @@ def describe_run(run: Run) -> list[Block]:
     """Blocks from the verdict down to the command; each part that has no data says so."""
     name = f"{run.info['name']}: " if run.info.get("name") else ""
     blocks: list[Block] = [Heading(f"{name}{run.info.get('algo')} on {run.info.get('task')}", 1), Text(title(run))]
-    blocks += [*describe_status(run), verdict(run), *describe_health(run)]
+    blocks += describe_status(run)
+    if not (run.trains or run.evaluation):  # nothing but data: of rlhf_exp.describe
+        return [*blocks, *describe_data(run.facts, folded=False), *_describe_origin(run)]
+    blocks += [verdict(run), *describe_health(run)]
     if run.trains and (change := explain_change([run])):
         blocks.append(Text(change))
     if best := best_sentence(run):
@@ -71,15 +74,14 @@ def describe_run(run: Run) -> list[Block]:
     blocks += describe_baselines(run) + describe_sets(run)
     blocks.append(Heading("Health checks", folded=not (run.diagnosis.get("findings") or run.alarms)))
     blocks += describe_findings(run)
-    if run.facts:
-        blocks += [Heading("Data", folded=True), fact_table(run.facts)]
+    blocks += describe_data(run.facts)
     costs = [[phase, duration(spent)] for phase, spent in run.info.get("seconds", {}).items()]
     costs += [[cost.name, cost.cell(run.info)] for cost in COSTS if cost.read(run.info)]
     parts = list_columns([run], MEMORY)
     costs += [[f"memory, {part.name}", f"{part.cell(run)} MB"] for part in parts]
     blocks += [Heading("Time and memory", folded=True), Table(["", ""], costs)]
     blocks += [footnote(join_notes(parts))] if parts else []
-    return blocks + [Heading("How to reproduce this run"), *_describe_origin(run)]
+    return blocks + _describe_origin(run)
 
 
 def load_runs(run_dirs: Iterable[Path]) -> list[Run]:
@@ -156,12 +158,6 @@ def describe_findings(run: Run) -> list[Block]:
     return blocks
 
 
-def fact_table(facts: dict) -> Table:
-    """data.json as a list; counts of 0 are left out."""
-    found = [(name.replace("_", " "), value) for name, value in flatten(facts, separator=", ").items() if value]
-    return Table(["", ""], [[name, f"{value:,}" if isinstance(value, int) else str(value)] for name, value in found])
-
-
 def _describe_figures(run: Run) -> list[Block]:
     if "baseline" not in run.evaluation:
         return []
@@ -185,7 +181,8 @@ def _describe_origin(run: Run) -> list[Block]:
     facts = [f"{key.replace('_', ' ')} {info.get(key)}" for key in ("git_commit", "device", "started")]
     facts += [f"{name} {version}" for name, version in info.get("versions", {}).items()]
     overrides = f"Overrides: {' '.join(run.overrides) or 'none'}."
-    return [Code(info.get("command") or "no command was recorded"), Text(overrides), Text(f"{'; '.join(facts)}.")]
+    command = Code(info.get("command") or "no command was recorded")
+    return [Heading("How to reproduce this run"), command, Text(overrides), Text(f"{'; '.join(facts)}.")]
 
 
 def _list_parts(section: dict) -> list[dict]:

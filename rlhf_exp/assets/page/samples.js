@@ -2,11 +2,9 @@
 // Texts next to each other, each below the prompt that they answer: search, filters, sorting, differences, colours.
 // content: {
 //   fields: [{key, label, kind: "choice" | "number"}],
-//   rows: [{id, prompt, values: {key: value}, sides: [{caption, text, answer, tokens, colours: {name: [number]},
-//           fixed}]}],
+//   rows: [{id, prompt, values: {key: value}, sides: [{caption, text, answer, tokens, colours: {name: [number]}}]}],
 //   note,
-// }  `note`, of rows for which the page has no room (plots/NAME.js), `answer`, `tokens`, `colours` and `fixed` may be missing; `tokens` are the texts of the tokens, in order; a
-// text that is `fixed` is compared with no other.
+// }  `note`, of rows for which the page has no room (plots/NAME.js), `answer`, `tokens` and `colours` may be missing; `tokens` are the texts of the tokens, in order.
 
 const FIRST_SHOWN = 10;
 
@@ -39,7 +37,7 @@ function colourTokens(side, name) {
 function showSide(row, side, options) {
   let parts = markAnswer(side.text, side.answer);
   if (options.colour && side.colours?.[options.colour]) parts = colourTokens(side, options.colour);
-  else if (options.changes && !side.fixed && side !== row.sides[0]) parts = markChanges(row.sides[0].text, side.text);
+  else if (options.changes && side !== row.sides[0]) parts = markChanges(row.sides[0].text, side.text);
   return make("div", {}, make("div", { class: "label" }, side.caption), make("pre", {}, ...parts));
 }
 
@@ -137,7 +135,7 @@ WIDGETS.samples = (element, content) => {
     tools.append(makeChoice("sort by", [["", "as they are"], ...numbers], sort), low, high);
     tools.append(makeCheck("smallest first", (checked) => change("down", !checked)));
   }
-  if (rows.some((row) => row.sides.filter((side) => !side.fixed).length > 1)) {
+  if (rows.some((row) => row.sides.length > 1)) {
     tools.append(makeCheck("show what changed", (checked) => change("changes", checked)));
   }
   const colours = new Set(rows.flatMap((row) => row.sides.flatMap((side) => Object.keys(side.colours ?? {}))));

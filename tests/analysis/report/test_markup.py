@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 from html.parser import HTMLParser
 from importlib import import_module
 
@@ -10,8 +9,6 @@ import pytest
 
 from rlhf_exp.analysis.report import terminal_table, write_report
 from rlhf_exp.commands import COMMANDS
-from rlhf_exp.config.compose import compose_config
-from rlhf_exp.describe.__main__ import describe
 from rlhf_exp.errors import UNPRINTABLE, printable, say
 from rlhf_exp.runs.__main__ import main as list_runs
 from rlhf_exp.runs.folder import write_json, write_jsonl
@@ -97,23 +94,6 @@ def test_no_text_of_several_runs_becomes_an_element_of_their_comparison(tmp_path
         return write_report(runs, tmp_path / name)
 
     assert any("<script>alert(1)</script>" in text for text in compare_pages(write).text)
-
-
-def test_no_text_of_the_data_becomes_an_element_of_its_page(tmp_path):
-    (tmp_path / "rows.jsonl").write_text('{"prompt": "p", "answer": "a"}')
-    cfg = compose_config(["algo=sft", "task=file", f"task.path={tmp_path / 'rows.jsonl'}", "model=tiny_gpt2",
-                          "task.answer_column=answer", "task.completion_column=answer"])  # fmt: skip
-
-    def write(name, text):
-        folder = tmp_path / name / text.replace("/", "")  # the name of a folder may be anything too
-        folder.mkdir(parents=True)
-        write_jsonl(folder / "rows.jsonl", [{"prompt": f"{text} {i}", "answer": text} for i in range(8)])
-        describe(replace(cfg, task=replace(cfg.task, path=str(folder / "rows.jsonl"))), tmp_path / name)
-        return tmp_path / name / "describe.html"
-
-    texts = compare_pages(write).text
-    assert any("<script>alert(1)<script>" in text for text in texts)  # the folder's name
-    assert sum("<script>alert(1)</script>" in text for text in texts) > 3  # rows, for a page without scripts
 
 
 @pytest.mark.parametrize("kind", KINDS)
