@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from rlhf_exp.errors import printable
-from rlhf_exp.report.page import Heading, Table, Text, to_html
+from rlhf_exp.report.page import Block, Heading, Table, Text, to_html
 from rlhf_exp.runs.folder import write_text
 from rlhf_exp.runs.listing import list_runs, tabulate
 from rlhf_exp.runs.load import NotARun, read_json
@@ -37,7 +37,7 @@ def write_index(folder: Path) -> Path:
     counts = [f"{n} {status}" for status, n in Counter(run["status"] for run in found).most_common()]
     alike = f"; all: {' '.join(f'{name}={value}' for name, value in shared.items())}" if shared else ""
     table = Table(list(shown), [list(row) for row in zip(*shown.values(), strict=True)], links=links)
-    blocks = [Heading(f"Runs in {folder}", 1), Text(f"{', '.join(counts)}{alike}"), table]
+    blocks: list[Block] = [Heading(f"Runs in {folder}", 1), Text(f"{', '.join(counts)}{alike}"), table]
     write_text(folder / "index.html", to_html(blocks, {}))
     return folder / "index.html"
 
