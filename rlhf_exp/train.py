@@ -17,7 +17,6 @@ from rlhf_exp.callbacks.alarms import Alarms
 from rlhf_exp.callbacks.completions import CompletionsWriter
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter, Probe, QuietProgress
-from rlhf_exp.callbacks.tracking import watch as track_training
 from rlhf_exp.callbacks.validation import Best, Validate, WritePage
 from rlhf_exp.errors import AlarmStop, Stop, tell
 from rlhf_exp.evaluation.evaluators import Validation
@@ -78,7 +77,6 @@ def add_callbacks(
     cfg, monitor, callbacks = experiment.cfg, experiment.cfg.monitor, trainer.callback_handler.callbacks
     folder = experiment.folder.path
     run = load_run(folder)
-    track_training(trainer, texts=run.shows_texts)
     find = partial(find_alarms, config=run.config, evaluation=run.evaluation, room=run.info.get("context_room"))
     if validation is not None:
         callbacks.insert(0, WritePage(partial(write_live, folder)))

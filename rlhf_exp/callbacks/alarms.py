@@ -3,8 +3,8 @@
     alarms = Alarms(run_dir, find, cfg.monitor, signals)      # find(metrics) -> findings (diagnose.find_alarms)
     callbacks.insert(after_the_writer_of_metrics, alarms)
 
-An alarm is a line on the terminal, a row of alarms.jsonl, and an alert of W&B. `monitor.stop_on` names those that end
-the run, after its next checkpoint. A loss that is not finite ends it at once, without a checkpoint of what it spoiled.
+An alarm is a line on the terminal and a row of alarms.jsonl. `monitor.stop_on` names those that end the run, after its
+next checkpoint. A loss that is not finite ends it at once, without a checkpoint of what it spoiled.
 """
 
 import math
@@ -16,7 +16,6 @@ from tqdm.auto import tqdm
 from transformers import TrainerCallback, TrainerState
 
 from rlhf_exp import processes
-from rlhf_exp.callbacks.tracking import alert
 from rlhf_exp.config.schema import Monitor
 from rlhf_exp.errors import NonFiniteLoss, name_error, printable, say
 from rlhf_exp.findings import WATCHED
@@ -74,9 +73,8 @@ class Alarms(TrainerCallback):
         new = {finding["name"]: finding for finding in found if finding["name"] not in self._raised}
         for name, finding in new.items():
             append_jsonl(self._run_dir / ROWS, {"step": step, **finding})
-            title, advice = f"{name} at step {step}", f"; try {finding['remedy']}" if finding["remedy"] else ""
+            advice = f"; try {finding['remedy']}" if finding["remedy"] else ""
             text = f"{finding['evidence']}, since step {finding['steps'][0]}{advice}"
-            tqdm.write(printable(f"alarm        {title}: {text}"))
-            alert(title, text)
+            tqdm.write(printable(f"alarm        {name} at step {step}: {text}"))
         self._raised |= {*new}
         return [*new]

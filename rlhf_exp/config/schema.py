@@ -216,8 +216,6 @@ class Scale:
 class Logging:
     report_to: list[str]
     wandb_project: str
-    wandb_mode: Literal["auto", "online", "offline", "disabled"]
-    entity: str | None
     group: str | None
 
 

@@ -106,7 +106,7 @@ def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[
         with ExitStack() as stack:
             if processes.is_main():
                 stack.enter_context(point_latest(folder))
-                stack.enter_context(track(config, folder))
+                stack.enter_context(track(config, folder, trl_args))
             return run(config, folder, trl_args), folder
 
 

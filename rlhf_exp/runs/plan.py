@@ -26,7 +26,7 @@ from rlhf_exp.runs.settings import find_differences
 WRITTEN = ("run.json", "metrics.jsonl", "completions.jsonl", "validation.jsonl", "evaluation.json", "samples.jsonl",
            "policies.jsonl", "preferences.jsonl", "errors.json", "data.json", "diagnosis.json",
            "error.log", "report.md", "report.html", "preflight.json", "plots", "model", "rows", "start_model",
-           "samples", "wandb_id", "tensorboard")  # fmt: skip
+           "samples", "wandb", "tensorboard")  # fmt: skip
 SHOWN = 3  # settings in a message
 LENGTH = ("algo.args.max_steps=", "algo.args.num_train_epochs=", "train_tokens=")
 """Beginnings of the differences that make a run longer or shorter."""

@@ -50,6 +50,7 @@ output_dir=there args.output_dir=here  ->  args.output_dir owned
 +args.num_train_epochs=2  ->  args.num_train_epochs idle
 reward.weights.outcome=inf  ->  reward.weights.outcome type
 +args.run_name=x  ->  args.run_name conflict
++args.project=x  ->  args.project conflict
 +args.logging_strategy=no  ->  args.logging_strategy conflict
 'output_dir='"'"''"'"''  ->  output_dir type
 output_dir=/  ->  output_dir conflict
@@ -96,7 +97,7 @@ args.beta=0 +args.sync_ref_model=true  ->  args.sync_ref_model conflict
 +args.torch_compile_mode=fastest  ->  args.torch_compile_mode type
 +args.include_num_input_tokens_seen=some  ->  args.include_num_input_tokens_seen type
 +args.use_liger_kernel=true  ->  args.use_liger_kernel missing
-logging=wandb logging.wandb_mode=offline "logging.wandb_project='"' '"'"  ->  logging.wandb_project type
+logging=wandb "logging.wandb_project='"' '"'"  ->  logging.wandb_project type
 logging=wandb logging.wandb_project=a/b  ->  logging.wandb_project type
 max_tokens={LONG}  ->  max_tokens *
 output_dir=a{LONG}  ->  output_dir *

@@ -2,8 +2,8 @@ import json
 import re
 
 import pytest
-from rlhf_exp.report.__main__ import main as report
 
+from rlhf_exp.analysis.report.__main__ import main as report
 from rlhf_exp.describe.__main__ import main
 
 

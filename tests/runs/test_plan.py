@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp.callbacks.tracking import ID_FILE
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.plan import Plan, check_run_folder, plan_job, start_anew
@@ -53,10 +52,9 @@ def test_an_unfinished_run_resumes_and_what_may_differ_on_resume_may_differ_in_a
 
 def test_a_run_started_anew_leaves_nothing_of_the_one_before(place):
     folder = place("failed")
-    for name in ("samples", "start_model", "plots", "tensorboard", "best-4"):
+    for name in ("samples", "start_model", "plots", "wandb", "tensorboard", "best-4"):
         (folder / name).mkdir()
     (folder / "metrics.jsonl").write_text("{}")
-    (folder / ID_FILE).write_text("abc")
     (folder / "mine.txt").write_text("")
     assert plan() == Plan.START
     start_anew(folder)

@@ -14,6 +14,7 @@ NOT_HERE = {
     **dict.fromkeys(("push_to_hub", "hub_"), _PUSH),
     "run_name": "use run.name",
     "deepspeed": "use scale=fsdp2",
+    "project": "use logging.wandb_project",
     "resume_from_checkpoint": "use resume=RUN_DIR",
     "save_only_model": "no run could be resumed from its checkpoints; use algo.args.save_strategy=no",
     "ignore_data_skip": "a resumed run would begin its epoch again; leave it out",
