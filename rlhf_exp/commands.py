@@ -22,11 +22,10 @@ from rlhf_exp.errors import FAILED, NOTE, REFUSED, ConfigError, Stop, name_error
 OF_THE_DISK = (errno.ENAMETOOLONG, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 """Errors that say enough in one line."""
 
-FOLDERS = ("describe", "diagnose", "report", "runs", "study")
-COMMANDS = {name: f"rlhf_exp.{name}.__main__" for name in FOLDERS}
+COMMANDS = {name: f"rlhf_exp.analysis.{name}.__main__" for name in ("diagnose", "report", "study")}
+COMMANDS |= {name: f"rlhf_exp.{name}.__main__" for name in ("describe", "runs")}
 COMMANDS |= {name: f"rlhf_exp.{name}" for name in ("audit", "calibrate", "samples")}
-"""The commands beside an experiment, each with the module whose `main` takes its arguments: `python -m rlhf_exp report`
-is the same as `python -m rlhf_exp.analysis.report`."""
+"""The commands beside an experiment, each with the module whose `main` takes its arguments."""
 
 
 def run_command(
