@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -31,7 +32,9 @@ def runs(monkeypatch, tmp_path):
         (folder / "run.json").write_text(json.dumps(facts))
         return 0
 
-    monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)  # show has taken the real one, as it was imported
+    monkeypatch.setattr(
+        trl_args, "build_args", lambda cfg: SimpleNamespace()
+    )  # show has taken the real one, as it was imported
     monkeypatch.setattr(pipeline, "run", record)
     return started
 

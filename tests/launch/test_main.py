@@ -48,7 +48,7 @@ def runs(monkeypatch):
         started.append((cfg, folder))
         return 0
 
-    monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
+    monkeypatch.setattr(trl_args, "build_args", lambda cfg: SimpleNamespace())
     monkeypatch.setattr(pipeline, "run", record)
     return started
 
@@ -104,7 +104,7 @@ def test_each_command_has_a_word(name, command_line, tmp_path):
     usage = command_line(name, "--help", cwd=tmp_path).stdout
     assert f"python -m rlhf_exp {name}" in usage
     assert command_line(name, "--nope", cwd=tmp_path).stderr.startswith(f"rlhf_exp {name}: ")
-    assert ("--out FOLDER" in usage) is (name not in ("audit", "calibrate", "diagnose", "samples"))
+    assert ("--out FOLDER" in usage) is (name in ("describe", "report", "study"))
 
 
 def test_every_command_that_writes_a_folder_takes_out():
@@ -227,7 +227,7 @@ STUDY = ("-cd", "sweeps", "-cn", "countdown_loss_x_tokens")
 )  # fmt: skip
 def test_a_sweep_first_checks_all_jobs_then_runs_each_in_its_folder(command, runs, monkeypatch, arguments, folders):
     checked = []
-    monkeypatch.setattr(trl_args, "build_args", lambda cfg: checked.append(cfg))
+    monkeypatch.setattr(trl_args, "build_args", lambda cfg: checked.append(cfg) or SimpleNamespace())
     assert command(*arguments) == (0, [])
     started = [cfg for cfg, _ in runs]
     assert [cfg.output_dir for cfg in started] == folders
@@ -325,7 +325,7 @@ def test_latest_is_the_last_run_for_every_command_that_reads_one(command):
 
 
 def test_a_sweep_ends_in_one_report_over_its_jobs(command, monkeypatch):
-    monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
+    monkeypatch.setattr(trl_args, "build_args", lambda cfg: SimpleNamespace())
     monkeypatch.setattr(pipeline, "run", lambda cfg, folder, args: leave_run(folder) or 0)
     assert command("-m", "seed=0,1", "output_dir=there")[0] == 0
     assert "2 runs compared" in Path("there/report.html").read_text()

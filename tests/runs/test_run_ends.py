@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,7 +22,7 @@ from rlhf_exp.runs.plan import check_run_folder
 def end(command_line, monkeypatch, tmp_path):
     """Run until `stages(cfg, folder)` ends it."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(trl_args, "build_args", lambda cfg: None)
+    monkeypatch.setattr(trl_args, "build_args", lambda cfg: SimpleNamespace())
 
     def call(stages, *typed):
         monkeypatch.setattr(pipeline, "_run_stages", lambda cfg, folder, *_: stages(cfg, folder))
