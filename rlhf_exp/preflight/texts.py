@@ -149,9 +149,10 @@ def check_leaks(experiment: Experiment) -> list[Check]:
     """Whether the training prompts hold a value of their row, such as the answer, that the held-out prompts do not
     hold: a policy then learns to copy it. A value of one letter, as of a choice, stands in most texts."""
     sides = [experiment.task.train, experiment.task.eval]
-    if not all(sides):
+    names = sorted(sides[0][0].keys() - {"prompt"}) if all(sides) else []
+    if not names:
         return []
-    shares = {name: [_count_held(rows, name) / len(rows) for rows in sides] for name in sides[0][0].keys() - {"prompt"}}
+    shares = {name: [_count_held(rows, name) / len(rows) for rows in sides] for name in names}
     name, (train, held_out) = max(shares.items(), key=lambda item: item[1][0] - item[1][1])
     leaked, figures = train - held_out > LEAKED, {"column": name, "train": train, "held_out": held_out}
     said = f"{name} stands in {train:.0%} of the training prompts and in {held_out:.0%} of the held-out ones"
