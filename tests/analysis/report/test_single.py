@@ -165,8 +165,8 @@ BETTER, WORSE, SAME = (title for title, _ in (KINDS["better"], KINDS["worse"], K
 def test_samples_are_the_first_of_each_kind_in_the_order_of_the_rows(run_dir, key, baseline, trained, titles):
     """By whether they are correct; without a grader by their rewards; else in order."""
     samples = [
-        {"which": which, "id": f"row {row}", "prompt": f"{row}", "completion": "c", "tokens": 1, "truncated": False}
-        | ({key: {"c": "correct", "p": "partial"}.get(value, value)} if key else {})
+        {"which": which, "id": f"row {row}", "sample": 0, "decoding": "sampled", "prompt": f"{row}", "completion": "c",
+         "tokens": 1, "truncated": False} | ({key: {"c": "correct", "p": "partial"}.get(value, value)} if key else {})
         for which, values in (("baseline", baseline), ("trained", trained)) for row, value in enumerate(values)
     ]  # fmt: skip
     write_jsonl(run_dir / "samples.jsonl", samples)

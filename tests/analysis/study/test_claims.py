@@ -23,8 +23,9 @@ def make_run(seed, solved, tokens=20, **more):
     for which, right in {"baseline": [row % 4 == 0 for row in range(ROWS)], "trained": solved}.items():
         for row, correct in enumerate(right):
             outcome = "correct" if correct else "failed"
-            samples.append({"which": which, "id": row, "outcome": outcome, "reward": float(correct), "kl": 0.5,
-                            "tokens": tokens + row % 3, "truncated": False, "completion": "1 + 2 = 3"})  # fmt: skip
+            samples.append({"which": which, "id": row, "sample": 0, "decoding": "sampled", "outcome": outcome,
+                            "reward": float(correct), "kl": 0.5, "tokens": tokens + row % 3,
+                            "truncated": False, "completion": "1 + 2 = 3"})  # fmt: skip
     info = {"seed": seed, "status": "finished", "steps": 10} | more.pop("info", {})
     lists = ("metrics", "alarms", "validation", "policies", "preferences", "set_samples", "overrides")
     parts = {name: [] for name in lists} | {name: {} for name in ("errors", "facts", "diagnosis", "config")}
