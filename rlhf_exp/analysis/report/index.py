@@ -13,18 +13,19 @@ from rlhf_exp.runs.listing import count_statuses, list_runs, tabulate
 
 
 def write_index(folder: Path) -> Path:
-    """Write index.html into the folder, and return its path.
+    """Write index.html into the folder, and return its path. Refused runs are only counted.
 
     Raises:
         ConfigError: there is no run in the folder.
         OSError: it cannot be written.
     """
-    runs = list_runs([folder])[::-1]
+    found = list_runs([folder])[::-1]
+    runs = found[found["status"] != "refused"]
     cells = tabulate(runs)
     cells["folder"] = [cell.removeprefix(f"{folder}/") for cell in cells["folder"]]
     pages = [Path(run).relative_to(folder) / "report.html" for run in runs["folder"]]
     links = [quote(os.fsencode(page)) if (folder / page).is_file() else "" for page in pages]
     table = Table(list(cells), cells.values.tolist(), links=links)
-    blocks: list[Block] = [Heading(f"Runs in {folder}", 1), Text(count_statuses(runs)), table]
+    blocks: list[Block] = [Heading(f"Runs in {folder}", 1), Text(count_statuses(found)), table]
     write_text(folder / "index.html", to_html(blocks, {}))
     return folder / "index.html"
