@@ -17,7 +17,7 @@ NONE = "<think> 8 + 7 = 15"
 
 
 def write_folder(folder, rows, keys="name: countdown", split="train", chat=False):
-    """A folder as evaluation/draw.py writes it; `rows`: the completions of each prompt, cut off where they end in ..."""
+    """A folder as draw.py writes it; `rows`: the completions of each prompt, cut off where they end in ..."""
     samples = []
     for name, texts in rows.items():
         for i, text in enumerate(texts):
