@@ -25,7 +25,7 @@ from typing import NamedTuple
 from omegaconf import OmegaConf
 
 SMALL = ["device=cpu", "device.threads=1", "eval.cache_dir=null", "eval.rows=32", "eval.batch_size=8", "max_tokens=24",
-         "monitor.every_steps=1"]  # fmt: skip
+         "monitor.every_steps=1", "keep_checkpoints=true"]  # fmt: skip
 TRAINED = ["algo.args.max_steps=4", "algo.args.warmup_steps=0", "algo.args.save_steps=2", "algo.args.logging_steps=1",
            "algo.args.gradient_accumulation_steps=1"]  # fmt: skip
 GIVEN, SAMPLED = ["task.sampling.rows=96", "task.sampling.completions=8"], ["algo.args.steps_per_generation=1"]

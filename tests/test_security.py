@@ -51,7 +51,7 @@ def test_nothing_is_printed_but_by_the_functions_that_make_it_printable():
         "errors.py": 2,  # tell and say
         "pipeline.py": 1,  # terminal_table, printable but for the colour of a line
         "progress.py": 1,
-        "report/__main__.py": 1,  # terminal_table
+        "analysis/report/__main__.py": 1,  # terminal_table
     }
 
 

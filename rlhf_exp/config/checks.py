@@ -58,9 +58,10 @@ def _check_group(schema: type, values: Any, path: str, algo: str) -> Iterator[Pr
         return
     hints, known = get_hints(schema), {item.name for item in fields(schema)}
     for name in [name for name in values if name not in known]:
-        of_set = f"no such key{suggest(path + name, [path + other for other in known])}"
-        why = of_set if path.startswith("eval.sets.") else explain_key(f"{path}{name}", algo)
-        yield Problem(f"{path}{name}", "unknown", values[name], why)
+        key = f"{path}{name}"
+        of_set = f"no such key{suggest(key, [path + other for other in known])}"
+        why = of_set if path.startswith("eval.sets.") else explain_key(key, algo)
+        yield Problem(key, "unknown", values[name], why)
     for item in fields(schema):
         key, hint, value = path + item.name, hints[item.name], values.get(item.name)
         if item.name not in values:
