@@ -134,7 +134,6 @@ hardware=gpu_24gb dry_run=true  ->  device conflict
 device=auto hardware=gpu_24gb scale=ddp dry_run=true  ->  scale conflict
 device=auto hardware.gpus=2 scale=ddp dry_run=true  ->  hardware conflict
 device=auto hardware.memory_gb=48 dry_run=true  ->  hardware conflict
-device=auto hardware=gpus_8x80gb dry_run=true algo=sft scale=zero3  ->  scale missing
 device=auto hardware=gpu_80gb dry_run=true peft=qlora generation=vllm_colocate  ->  generation conflict
 hub.push=true  ->  hub.push conflict
 hub.repo=x hub.push=true  ->  hub.repo type

@@ -94,8 +94,9 @@ METHODS = {
 def test_the_comparison_has_every_method_at_equal_tokens_measured_alike(study, tokens):
     stages = read_stages(study)
     jobs = {name: compose_config([*stages[name], "output_dir=x"]) for name in METHODS}
+    measured = {name: replace(cfg.eval, every=None, sets={}) for name, cfg in jobs.items()}
     for name, cfg in jobs.items():
-        assert (cfg.train_tokens, replace(cfg.eval, every=None)) == (tokens, replace(jobs["sft"].eval, every=None))
+        assert (cfg.train_tokens, measured[name]) == (tokens, measured["sft"])
         assert (cfg.max_tokens, cfg.task.numbers) == (jobs["sft"].max_tokens, [3])
         assert (cfg.algo.name, cfg.algo.args.get("loss_type")) == METHODS[name]
         assert (cfg.task.samples == "self") == (name == "rejection_sampling")

@@ -81,7 +81,8 @@ def test_a_difference_of_arms_is_that_of_the_means_over_the_same_rows(groups):
 
 def test_a_figure_on_an_evaluation_set_is_of_its_rows_and_its_reward():
     def make(seed, reward):
-        lines = [{"which": which, "set": "gold", "id": row, "sample": 0, "decoding": "sampled", "reward": value + row % 3} for row in range(9)
+        drawn = {"set": "gold", "sample": 0, "decoding": "sampled"}
+        lines = [{"which": which, "id": row, **drawn, "reward": value + row % 3} for row in range(9)
                  for which, value in (("baseline", 0.0), ("trained", reward + 0.1 * seed))]  # fmt: skip
         sets = {"gold": {"trained": {}}}
         config = {"reward": {"path": str(seed)}, "eval": {"sets": {"gold": {"task": "hh_rlhf", "reward": "runs/gold"}}}}
