@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -112,7 +113,10 @@ def test_training_is_logged_into_the_same_wandb_run_with_trls_table_of_completio
     assert media["images"] and media["html"]
     [log] = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     names = (b"train/reward", b"train/probe/kl", b"trained/accuracy", b"train/completions/mean_length")
-    assert all(name in log.read_bytes() for name in names)
+    end = time.monotonic() + 30  # W&B's own process may still write when ours has ended
+    while not all(name in log.read_bytes() for name in names):
+        assert time.monotonic() < end
+        time.sleep(0.2)
 
 
 @pytest.mark.slow
