@@ -1,4 +1,4 @@
-"""What the completions become: their outcomes, lengths and variety."""
+"""What the completions become: their outcomes, and whether they end."""
 
 import math
 from statistics import median
@@ -6,8 +6,7 @@ from statistics import median
 from rlhf_exp.diagnose.rule import Finding, is_online, rule, writes
 from rlhf_exp.diagnose.signals import LEAST_ROWS, Course, Signals, angle, combine, soften
 
-CORRECT, CLIPPED, LENGTH = "outcome/correct", "completions/clipped_ratio", "completions/mean_length"
-DISTINCT = "completions/distinct_2"
+CORRECT, CLIPPED = "outcome/correct", "completions/clipped_ratio"
 
 
 def less_right(run: Signals, course: Course) -> Course:
