@@ -1,4 +1,4 @@
-"""What the completions become: their outcomes, lengths and variety."""
+"""What the completions become: their outcomes, and whether they end."""
 
 import math
 from statistics import median
