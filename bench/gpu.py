@@ -154,8 +154,8 @@ def try_run(name: str, given: argparse.Namespace, places: dict[str, str]) -> Non
     try:
         run = load_run(folder)
         steps, losses = ([row[key] for row in run.metrics if key in row] for key in ("step_time", "loss"))
-        peaks = {phase: round(size / 1e3, 2) for phase, size in run.info["phase_memory_mb"].items()}
-        said += f", train {run.info['seconds'].get('train', 0):.1f} s"
+        peaks = {phase: round(size / 1e3, 2) for phase, size in run.info.phase_memory_mb.items()}
+        said += f", train {run.info.seconds.get('train', 0):.1f} s"
         said += f", step {statistics.median(steps):.2f} s" if steps else ""
         said += f", peaks {peaks} GB, loss {losses[0]:.6f} to {losses[-1]:.6f}"
         said += f", norm {next(row['grad_norm'] for row in run.metrics if 'grad_norm' in row):.6f}"

@@ -20,7 +20,7 @@ from transformers import AutoTokenizer
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.model_shape import ASSETS
-from rlhf_exp.runs.folder import write_json, write_jsonl
+from rlhf_exp.runs.files import write_json, write_jsonl
 from rlhf_exp.tasks import load_task
 
 

@@ -15,6 +15,7 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import Policy
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.runs.records import RunRecord
 from rlhf_exp.tasks import countdown_policies as policies
 from rlhf_exp.tasks import load_task
 
@@ -34,7 +35,7 @@ def main() -> None:
         source = resolve_model(cfg, path)
         tokenizer = load_tokenizer(source)
         task = load_task(cfg, tokenizer)
-        experiment = Experiment(cfg, RunFolder(path, {}), source, tokenizer, task, [])
+        experiment = Experiment(cfg, RunFolder(path, RunRecord()), source, tokenizer, task, [])
         best = baselines.measure_baselines(experiment, load_policy(source))
     print(f"| sampling baseline | on {baselines.MOST_ROWS} validation rows |")
     print("|---|---|")

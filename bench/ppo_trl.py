@@ -41,7 +41,7 @@ from trl112.watch import Taken, run_watched
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.model_shape import ASSETS
-from rlhf_exp.runs.folder import write_json, write_jsonl
+from rlhf_exp.runs.files import write_json, write_jsonl
 from rlhf_exp.tasks import load_task
 
 MODEL = ASSETS / "tiny"

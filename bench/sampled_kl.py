@@ -51,7 +51,7 @@ def load(path: str | Path) -> torch.nn.Module:
 def measure(folder: Path, reference: torch.nn.Module, top_p: float, temperature: float) -> str:
     """The cells of a row."""
     policy, tokenizer = load(folder / "model"), AutoTokenizer.from_pretrained(folder / "model")
-    prompts = list(dict.fromkeys(sample["prompt"] for sample in load_run(folder).sampled("trained")))
+    prompts = list(dict.fromkeys(one.prompt for one in load_run(folder).sampled("trained")))
     prompts = (prompts * -(-COMPLETIONS // len(prompts)))[:COMPLETIONS]
     ids, sampling = [tokenizer(prompt)["input_ids"] for prompt in prompts], Sampling(32, 0.7, top_p)
     warp = build_warpers(Sampling(32, 1.0, top_p))

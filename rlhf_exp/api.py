@@ -3,7 +3,7 @@
     from rlhf_exp import compose, run
 
     done = run(compose(["algo=grpo", "task=countdown", "algo.args.max_steps=20"]))
-    done.status, done.path, done.evaluation["trained"]["accuracy"]["value"]
+    done.status, done.path, done.evaluation.trained.accuracy["value"]
 
 docs/python.md shows more.
 """

@@ -40,16 +40,17 @@ def _work(arguments: list[str]) -> int:
     from rlhf_exp.preflight.grader import check_grader
     from rlhf_exp.rewards import build_rewards
     from rlhf_exp.runs.folder import RunFolder
+    from rlhf_exp.runs.records import RunRecord
     from rlhf_exp.tasks import load_task
 
     tokenizer = load_tokenizer(cfg)
     task = load_task(cfg, tokenizer)
     rewards = [] if cfg.reward.path is not None else build_rewards(cfg, task)  # a reward model has weights
-    folder = RunFolder(Path(cfg.output_dir), {})  # nothing is written into it
+    folder = RunFolder(Path(cfg.output_dir), RunRecord())  # nothing is written into it
     experiment = Experiment(cfg, folder, locate_start_model(cfg), tokenizer, task, rewards)
     found = [describe_check(check, asdict(cfg)) for check in check_grader(experiment, [], strict=True)]
     tell(format_checks(found))
-    return FAILED if any(one["status"] == "failed" for one in found) else 0
+    return FAILED if any(one.status == "failed" for one in found) else 0
 
 
 if __name__ == "__main__":

@@ -3,8 +3,7 @@
 The rules are in diagnose/, which the config must not import; tests/callbacks/test_alarms.py holds both together.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from rlhf_exp.runs.records import Diagnosis
 
 WATCHED = ("loss", "grad_norm", "probe/kl")
 """Series that must be finite. probe/kl is of the weights after the step."""
@@ -21,9 +20,9 @@ FINDINGS = (
 """The names of all findings, for `monitor.stop_on` and `monitor.ignore`."""
 
 
-def tell_remedies(diagnosis: Mapping[str, Any]) -> str:
+def tell_remedies(diagnosis: Diagnosis) -> str:
     """What a run with several findings is told to try first, and what besides; empty where its finding says all."""
-    first, *others = diagnosis.get("remedies") or [""]
-    if len(diagnosis["findings"]) < 2 or not first:
+    first, *others = diagnosis.remedies or [""]
+    if len(diagnosis.findings) < 2 or not first:
         return ""
     return "; if that is not enough, together with ".join([first, *filter(None, [" ".join(others)])])

@@ -39,9 +39,10 @@ from rlhf_exp.preflight import check_room, run_preflight
 from rlhf_exp.preflight.check import Check
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.checkpoints import FOLDER
-from rlhf_exp.runs.folder import RunFolder, read_record, write_json
+from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows
 from rlhf_exp.runs.load import load_run
+from rlhf_exp.runs.records import Diagnosis, read_record, write
 from rlhf_exp.runs.stopping import StopSignals, describe_restart, describe_stop
 from rlhf_exp.tasks import load_held_out, load_task
 from rlhf_exp.tasks.prompts import check_budget, check_context, check_rows, check_vocabulary
@@ -67,7 +68,7 @@ def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
         except BaseException as error:  # SystemExit too: a reward may raise it, and the run has not finished
             return _end(cfg, folder, signals, error)
         folder.finish("finished")
-        if not cfg.keep_checkpoints and processes.is_main() and read_record(run_dir).get("status") == "finished":
+        if not cfg.keep_checkpoints and processes.is_main() and read_record(run_dir).status == "finished":
             shutil.rmtree(run_dir / FOLDER, ignore_errors=True)
         if cfg.preflight == "only":
             tell(f"preflight=only: nothing was trained; {folder.path / 'preflight.json'} holds the figures")
@@ -96,7 +97,7 @@ def _end(cfg: Config, folder: RunFolder, signals: StopSignals, error: BaseExcept
         signals.are_ignored = processes.count() > 1  # torchrun now ends all ranks
         folder.finish("failed", cause or f"{type(error).__name__}: {read_message(error)}")
         _report_what_there_is(folder)
-        if isinstance(error, NonFiniteLoss) and "train" not in folder.record["seconds"]:
+        if isinstance(error, NonFiniteLoss) and "train" not in folder.record.seconds:
             name = cfg.model.path or cfg.model.name
             tell(f"\nNothing was trained yet: it is the weights of {name}, or model.dtype={cfg.model.dtype}")
         elif isinstance(error, NonFiniteLoss):
@@ -113,13 +114,14 @@ def _record_failed_rank(folder: RunFolder, error: BaseException) -> None:
     """Write why this rank, above 0, has failed. Rank 0 gets time to end the run first, if it has the same error, or one
     that this error follows from."""
     time.sleep(processes.GRACE_S)
-    if read_record(folder.path).get("status") != "running":
+    if read_record(folder.path).status != "running":
         return
     line = f"process {processes.rank()}: {name_error(error)}"
     log = folder.path / f"error-{processes.rank()}.log"
     with suppress(OSError):
         log.write_text(f"{line}\n{''.join(traceback.format_exception(error))}", encoding="utf-8")
-        write_json(folder.path / "run.json", folder.record | {"status": "failed", "error": line}, any_rank=True)
+        failed = folder.record.model_copy(update={"status": "failed", "error": line})
+        write(folder.path / "run.json", failed, any_rank=True)
 
 
 def _find_failed_rank(folder: Path) -> str | None:
@@ -138,9 +140,9 @@ def _report_and_push(cfg: Config, folder: RunFolder) -> int:
         if cfg.hub.push:
             later += f"; push it with: {push_command(cfg, folder.path)}"
             with folder.phase("push"):
-                folder.record["pushed"] = push(cfg, folder.path)
-            if folder.record["pushed"]:
-                tell(f"pushed       {folder.record['pushed']}")
+                folder.record.pushed = push(cfg, folder.path)
+            if folder.record.pushed:
+                tell(f"pushed       {folder.record.pushed}")
     except KeyboardInterrupt as error:
         stop = Stop.of(error)
         tell(f"\nFinished; {stop.name} cut off its report. Write it with: {later}")
@@ -185,7 +187,7 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> tuple[Expe
         tokenizer = load_tokenizer(model)
         task = load_task(cfg, tokenizer)
         check_vocabulary(tokenizer, task, model.config.get_text_config().vocab_size)
-        folder.record["context_room"] = check_context(cfg, tokenizer, task)
+        folder.record.context_room = check_context(cfg, tokenizer, task)
         check_rows(cfg, task)
         if line := explain_rows(cfg):
             tell(line)
@@ -201,7 +203,7 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> tuple[Expe
         inputs = {"start model": model.identify(), "rows to train on": hash_rows(task.train)}
         check_inputs(cfg, folder, inputs | {"held-out rows": hash_rows([*task.eval, *task.pairs])})
         rows = {"train": task.train, "held_out": task.eval, "held_out_pairs": task.pairs}
-        folder.record["rows"] = {name: len(found) for name, found in rows.items()}
+        folder.record.rows = {name: len(found) for name, found in rows.items()}
         for note in task.notes:
             tell(note)
         write_data(folder.path, task.facts, list_rows(cfg, task), tokenizer)
@@ -277,7 +279,7 @@ def push_command(cfg: Config, run_dir: Path) -> str:
 
 def _write_report(folder: RunFolder) -> None:
     """Write the findings and the report from what the folder holds, also for a failed run."""
-    write_json(folder.path / "diagnosis.json", diagnose_run(load_run(folder.path)))
+    write(folder.path / "diagnosis.json", Diagnosis(**diagnose_run(load_run(folder.path))))
     write_report([folder.path], folder.path)
 
 

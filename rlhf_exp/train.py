@@ -11,7 +11,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from rlhf_exp import processes
-from rlhf_exp.analysis.diagnose import find_alarms
+from rlhf_exp.analysis.diagnose import find_alarms, list_facts
 from rlhf_exp.analysis.report import write_live
 from rlhf_exp.callbacks.alarms import Alarms
 from rlhf_exp.callbacks.completions import CompletionsWriter
@@ -29,6 +29,7 @@ from rlhf_exp.runs.environment import peak_memory_mb
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.runs.manifest import replace_folder, staged
+from rlhf_exp.runs.records import Measurement
 from rlhf_exp.runs.stopping import StopSignals
 from rlhf_exp.trainers import build_trainer
 from rlhf_exp.trainers.resuming import Resumable, ResumableRollouts
@@ -77,18 +78,18 @@ def add_callbacks(
     cfg, monitor, callbacks = experiment.cfg, experiment.cfg.monitor, trainer.callback_handler.callbacks
     folder = experiment.folder.path
     run = load_run(folder)
-    find = partial(find_alarms, config=run.config, evaluation=run.evaluation, room=run.info.get("context_room"))
+    find = partial(find_alarms, config=run.config, evaluation=list_facts(run)[0], room=run.info.context_room)
     if validation is not None:
         callbacks.insert(0, WritePage(partial(write_live, folder)))
     callbacks.insert(0, Alarms(folder, find, monitor, signals))
     callbacks.insert(0, MetricsWriter(folder, probe, monitor.every_steps))
     if validation is not None and cfg.eval.every is not None:
 
-        def measure(policy: Model) -> dict[str, list[Any]]:
+        def measure(policy: Model, step: int) -> Measurement:
             """Without PPO's critic, whose weights would be gathered too. FSDP2 also hangs in the first backward pass if
             the first forward pass, which names its root, was one of a policy with a separate critic."""
             with trainer.policy_alone():
-                return validation.measure(policy)
+                return validation.measure(policy, step)
 
         callbacks.insert(0, Validate(folder, measure, cfg.eval.every, best))
     if not trainer.args.disable_tqdm:
@@ -170,9 +171,10 @@ def train_from_checkpoint(
             if isinstance(callback, QuietProgress) and callback.training_bar is not None:
                 callback.training_bar.close()  # after an error it would be drawn over the message
         if parts := meter.memory_mb:  # the rest: activations, caches, and on a CPU the libraries
-            folder.record["memory_mb"] = parts | {"rest": round(peak_memory_mb() - sum(parts.values()), 3)}
+            folder.record.memory_mb = parts | {"rest": round(peak_memory_mb() - sum(parts.values()), 3)}
         _record(folder, meter, trainer.state.global_step)
 
 
 def _record(folder: RunFolder, meter: ComputeMeter, steps: int) -> None:
-    folder.record.update(steps=steps, **meter.count_tokens(), work=meter.counts)
+    for name, value in {"steps": steps, **meter.count_tokens(), "work": meter.counts}.items():
+        setattr(folder.record, name, value)

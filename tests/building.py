@@ -13,6 +13,7 @@ from rlhf_exp.models.untrained import build_config
 from rlhf_exp.pipeline import load_set
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.runs.records import RunRecord
 from rlhf_exp.tasks import Task, load_task
 from rlhf_exp.trainers import build_trainer
 
@@ -48,7 +49,7 @@ def load_experiment(folder, *overrides):
     source = resolve_model(cfg, folder)
     tokenizer = load_tokenizer(source)
     task = load_task(cfg, tokenizer)
-    made = Experiment(cfg, RunFolder(folder, {}), source, tokenizer, task, build_rewards(cfg, task))
+    made = Experiment(cfg, RunFolder(folder, RunRecord()), source, tokenizer, task, build_rewards(cfg, task))
     return replace(made, sets={name: load_set(made, name) for name in cfg.sets})
 
 

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from rlhf_exp.config import ROOT
-from rlhf_exp.runs.load import load_run, read_json
+from rlhf_exp.runs.files import read_json
+from rlhf_exp.runs.load import load_run
 from tests.test_docs import SHORT, list_commands
 
 EXAMPLES = ROOT / "examples"

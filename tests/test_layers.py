@@ -20,6 +20,8 @@ LAYERS = (
         "algorithms",
         "findings",
         "config.values",
+        "runs.files",
+        "runs.records",
     ),
     ("graders",),  # texts to grades: tasks and rewards call them
     ("config", "tasks", "rewards.countdown", "rewards.table"),  # a config is of the keys of tasks and rewards

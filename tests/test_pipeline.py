@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rlhf_exp.runs.folder import write_json
+from rlhf_exp.runs.files import write_json
 from rlhf_exp.runs.load import load_run
 
 SMALL = [
@@ -49,7 +49,7 @@ def test_a_run_measures_sampling_baselines_before_it_trains_and_the_probe_kl_wit
     assert "\n[baselines] " in done.stdout and ", best on validation rows; trained minus it " in done.stdout
     run = load_run(workplace / "policies")
     (figures,) = run.evaluation["baselines"].values()
-    assert "trained_minus" in figures
+    assert figures.trained_minus
     assert "kl" not in run.logged and run.metrics[-1]["probe/kl"] > 0
     assert not (run.path / "completions.jsonl").exists()
 
@@ -90,7 +90,7 @@ def test_evaluation_and_samples_agree(first):
     for sample in first.samples:
         assert "".join(sample["token_texts"]) == sample["completion"]
         assert len(sample["token_texts"]) == len(sample["token_logprobs"]) == sample["tokens"]
-        assert sum(sample.get("token_kl", [])) == pytest.approx(sample["kl"], abs=2e-3)
+        assert sum(sample.token_kl or []) == pytest.approx(sample["kl"], abs=2e-3)
     paired = evaluation["paired"]
     assert paired["wins"] + paired["losses"] + paired["ties"] == paired["n"] == 32
 
@@ -100,7 +100,7 @@ def test_a_trained_model_that_is_measured_alone_has_the_figures_that_its_run_mea
     done = launch("algo=none", f"model.path={first.path}/model", *settings, "output_dir=alone")
     assert done.returncode == 0, done.stderr
     alone = load_run(workplace / "alone")
-    assert alone.evaluation.keys() == {"baseline"}
+    assert alone.evaluation.model_fields_set == {"baseline"}
     for name in ("accuracy", "counts", "mean_tokens", "truncation_rate", "distinct"):
         assert alone.evaluation["baseline"][name] == first.evaluation["trained"][name]
     assert alone.info["seconds"].keys() == {"load", "baseline", "report"}
@@ -133,7 +133,7 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(first, workplace, launch):
     broken = shutil.copytree(first.path, workplace / "broken")
     shutil.rmtree(broken / "model")
     shutil.rmtree(broken / "checkpoints" / "checkpoint-4")
-    write_json(broken / "run.json", first.info | {"status": "failed", "error": "killed"})
+    write_json(broken / "run.json", first.info.model_dump() | {"status": "failed", "error": "killed"})
     done = launch("resume=broken")
     assert done.returncode == 0, done.stderr
     assert load_run(broken).status == "finished"

@@ -15,7 +15,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.loading import load_policy
 from rlhf_exp.models.source import ModelSource
-from rlhf_exp.runs.folder import write_json
+from rlhf_exp.runs.files import write_json
 from rlhf_exp.runs.load import SavedLoader, YamlLoader
 
 PACKAGE = Path(rlhf_exp.__file__).parent

@@ -69,21 +69,23 @@ def is_done(folder: Path) -> bool:
 
 
 def pack(folder: Path) -> dict[str, Any]:
-    from rlhf_exp.runs.load import load_run  # so that reading needs no package
+    from rlhf_exp.analysis.diagnose import list_facts  # so that reading needs no package
+    from rlhf_exp.runs.load import load_run
 
     name, _, seed = folder.name.rpartition("-")
     run = load_run(folder)
+    evaluation, samples = list_facts(run)
     config = {key: value for key, value in run.config.items() if key not in LEFT_OUT}
     return {
         "name": name,
         "seed": int(seed),
         "status": run.status,
-        "room": run.info.get("context_room"),
+        "room": run.info.context_room,
         "cpu_s": round(json.loads((folder / "cpu_seconds.json").read_text(encoding="utf-8")), 1),
         "metrics": to_columns(run.metrics),
-        "evaluation": shorten(run.evaluation),
+        "evaluation": shorten(evaluation),
         "config": config,
-        "samples": to_columns([{key: row[key] for key in KEPT if key in row} for row in run.samples]),
+        "samples": to_columns([{key: row[key] for key in KEPT if key in row} for row in samples]),
         "checks": read_checks(folder.parent.parent / f"preflight_{folder.parent.name}" / folder.name),
     }
 

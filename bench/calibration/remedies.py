@@ -21,7 +21,7 @@ from tables import list_remedies
 
 from rlhf_exp import pipeline
 from rlhf_exp.analysis.diagnose import diagnose
-from rlhf_exp.runs.load import NotARun
+from rlhf_exp.runs.files import NotARun
 
 SEEDS = (20, 21)
 OUTCOME = HERE / "remedies.json"

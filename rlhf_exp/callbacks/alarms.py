@@ -19,7 +19,7 @@ from rlhf_exp import processes
 from rlhf_exp.config.schema import Monitor
 from rlhf_exp.errors import NonFiniteLoss, name_error, printable, say
 from rlhf_exp.findings import WATCHED
-from rlhf_exp.runs.folder import append_jsonl, keep_rows, read_jsonl
+from rlhf_exp.runs.records import Finding, append, keep_lines, read_series
 from rlhf_exp.runs.stopping import StopSignals
 
 ROWS = "alarms.jsonl"
@@ -41,7 +41,7 @@ class Alarms(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """A resumed run keeps the alarms up to the checkpoint's step, and raises them no second time."""
-        self._raised = {row["name"] for row in keep_rows(self._run_dir / ROWS, state.global_step)}
+        self._raised = {row.name for row in keep_lines(self._run_dir / ROWS, state.global_step, Finding)}
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if "train_runtime" in logs:
@@ -50,7 +50,7 @@ class Alarms(TrainerCallback):
         if self._metrics:
             self._metrics.append({"step": step, **logs})
         else:
-            self._metrics = read_jsonl(self._run_dir / "metrics.jsonl")
+            self._metrics = read_series(self._run_dir / "metrics.jsonl")
         bad = next((name for name in WATCHED if not math.isfinite(logs.get(name) or 0.0)), None)
         is_due = step % every == 0 and len(self._metrics) >= GROWTH * self._looked_at or step == state.max_steps
         if bad or is_due:
@@ -72,7 +72,7 @@ class Alarms(TrainerCallback):
             return []
         new = {finding["name"]: finding for finding in found if finding["name"] not in self._raised}
         for name, finding in new.items():
-            append_jsonl(self._run_dir / ROWS, {"step": step, **finding})
+            append(self._run_dir / ROWS, Finding(step=step, **finding))
             advice = f"; try {finding['remedy']}" if finding["remedy"] else ""
             text = f"{finding['evidence']}, since step {finding['steps'][0]}{advice}"
             tqdm.write(printable(f"alarm        {name} at step {step}: {text}"))

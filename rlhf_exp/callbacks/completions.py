@@ -14,7 +14,8 @@ from transformers import TrainerCallback, TrainerState
 from rlhf_exp import processes
 from rlhf_exp.errors import tell
 from rlhf_exp.graders import read_text
-from rlhf_exp.runs.folder import RunFolder, append_jsonl, keep_rows, read_jsonl, write_jsonl
+from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.runs.records import Completion, append, keep_lines, read_lines, write_lines
 from rlhf_exp.tasks.texts import describe_prompt
 from rlhf_exp.trainers.resuming import ResumableRollouts
 
@@ -42,7 +43,7 @@ class CompletionsWriter(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """A resumed run keeps the lines up to the checkpoint's step, as metrics.jsonl does, and their spacing."""
-        numbers = {row["rollout"] for row in keep_rows(self._path, state.global_step)}
+        numbers = {one.rollout for one in keep_lines(self._path, state.global_step, Completion) if one.rollout}
         self._every = min((number & -number for number in numbers), default=1)  # the power of 2 that divides each
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **kwargs: Any) -> None:
@@ -53,15 +54,16 @@ class CompletionsWriter(TrainerCallback):
         parts = processes.gather(self._describe_own())
         if not processes.is_main() or number % self._every:
             return
-        for row in (row for part in parts for row in part):
-            append_jsonl(self._path, {"step": state.global_step, "rollout": number, **row})
+        for known in (known for part in parts for known in part):
+            append(self._path, Completion(step=state.global_step, rollout=number, **known))
         while self._path.stat().st_size > MOST_BYTES:
             self._every *= 2
-            write_jsonl(self._path, [row for row in read_jsonl(self._path) if row["rollout"] % self._every == 0])
+            kept = [one for one in read_lines(self._path, Completion) if (one.rollout or 0) % self._every == 0]
+            write_lines(self._path, kept)
 
     def on_train_end(self, *args: Any, **kwargs: Any) -> None:
         if processes.is_main():
-            size = self._folder.record["completions_mb"] = round(self._path.stat().st_size / 1e6, 3)
+            size = self._folder.record.completions_mb = round(self._path.stat().st_size / 1e6, 3)
             tell(f"completions of training: {size:.2f} MB in completions.jsonl; monitor.completions=0 keeps none")
 
     def _describe_own(self) -> list[dict[str, Any]]:

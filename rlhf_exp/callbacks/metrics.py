@@ -19,7 +19,7 @@ from transformers.trainer_callback import ProgressCallback
 from rlhf_exp.models.kl import token_kl
 from rlhf_exp.models.scoring import Model, Row, completion_logps, evaluating, split_rows, whole_weights
 from rlhf_exp.progress import progress
-from rlhf_exp.runs.folder import append_jsonl, keep_rows
+from rlhf_exp.runs.records import Metrics, append, keep_lines
 
 SHOWN = ("reward", "loss", "probe/kl", "completions/mean_length")
 
@@ -73,8 +73,8 @@ class MetricsWriter(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """A resumed run keeps the lines up to the checkpoint's step, and continues their `time_s`."""
-        kept = keep_rows(self._path, state.global_step)
-        self._start = time.perf_counter() - (kept[-1]["time_s"] if kept else 0.0)
+        kept = keep_lines(self._path, state.global_step, Metrics)
+        self._start = time.perf_counter() - (kept[-1].time_s if kept else 0.0)
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """The callbacks after this one (wandb, tensorboard) get the same `logs`, with the probe's figures in them. Of
@@ -85,7 +85,7 @@ class MetricsWriter(TrainerCallback):
         if self._probe is not None and due:
             logs.update(self._probe.measure(kwargs["model"]))
         time_s = round(time.perf_counter() - self._start, 3)
-        append_jsonl(self._path, {"step": state.global_step, "time_s": time_s, **logs})
+        append(self._path, Metrics.model_construct(step=state.global_step, time_s=time_s, **logs))
 
 
 class QuietProgress(ProgressCallback):

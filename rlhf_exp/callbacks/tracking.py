@@ -78,11 +78,11 @@ def _send_results(name: str, run: Run) -> None:
     try:
         results: dict[str, Any] = {
             key.removesuffix("/value"): value  # an interval's own value stands at the path itself
-            for key, value in flatten(run.evaluation, separator="/").items()
+            for key, value in flatten(run.evaluation.model_dump(exclude_unset=True), separator="/").items()
             if isinstance(value, int | float) and not isinstance(value, bool)
         }
-        results["health"] = run.diagnosis.get("health", "-")
-        results["findings"] = ", ".join(found["name"] for found in run.diagnosis.get("findings", []))
+        results["health"] = run.diagnosis.health or "-"
+        results["findings"] = ", ".join(found.name for found in run.diagnosis.findings)
         results |= {f"plots/{path.stem}": tracker.Image(str(path)) for path in run.path.glob("plots/*.png")}
         if (page := run.path / "report.html").is_file():
             results["report"] = tracker.Html(str(page), inject=False)

@@ -18,10 +18,12 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from rlhf_exp import processes
 from rlhf_exp.errors import name_error, say
 from rlhf_exp.models.scoring import Model
+from rlhf_exp.runs import records
 from rlhf_exp.runs.checkpoints import BestPolicy, find_best
-from rlhf_exp.runs.folder import RunFolder, append_jsonl, keep_rows, write_json
+from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.inputs import BEST
 from rlhf_exp.runs.manifest import staged
+from rlhf_exp.runs.records import Measurement, Metrics, append, keep_lines
 
 ROWS = "validation.jsonl"
 
@@ -42,18 +44,18 @@ class Best:
     def resume(self) -> None:
         """Take up what the run has kept so far."""
         self._kept = processes.on_main(lambda: find_best(self._folder.path)).best
-        self._folder.record["best"] = self._kept and self._kept.facts
+        self._folder.record.best = self._kept and self._kept.facts
 
     def offer(self, step: int, figures: dict[str, float]) -> None:
         """Save the policy of this step if none was better. The one before is removed once it is on disk."""
-        facts = {"step": step, "metric": self._metric, "value": figures[self._metric]}
+        facts = records.Best(step=step, metric=self._metric, value=figures[self._metric])
         new = BestPolicy(self._folder.path / f"best-{step}", facts)
         if self._kept is not None and new.value <= self._kept.value:
             return
         with processes.enter_on_main(staged(self._folder.path, new.path.name)) as staging:
             self._save(staging / new.path.name)
-            write_json(staging / new.path.name / BEST, facts)
-        self._folder.record["best"] = facts
+            records.write(staging / new.path.name / BEST, facts)
+        self._folder.record.best = facts
         processes.on_main(lambda: self._remove_others(new.path))
         self._kept = new
 
@@ -64,31 +66,33 @@ class Best:
                 shutil.rmtree(before)
 
 
-Rows = dict[str, list[Any]]
-"""The `id` of each validation row, and its value of each figure."""
-
-
 class Validate(TrainerCallback):
     """Comes before the writer of the metrics, which then has the means over the rows in its row of the step."""
 
-    def __init__(self, run_dir: Path, measure: Callable[[Model], Rows], every: int, best: Best | None) -> None:
+    def __init__(
+        self, run_dir: Path, measure: Callable[[Model, int], Measurement], every: int, best: Best | None
+    ) -> None:
         self._run_dir, self._measure, self._every, self._best = run_dir, measure, every, best
         self._due = False
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, model: Any = None, **kwargs: Any) -> None:
         """A resumed run keeps the measurements up to the checkpoint's step, as metrics.jsonl does. If its best policy
         is damaged, the checkpoint's takes its place."""
-        kept = keep_rows(self._run_dir / ROWS, state.global_step)
+        kept = keep_lines(self._run_dir / ROWS, state.global_step, Measurement)
         if self._best is not None and state.global_step:
             self._best.resume()
             if self._best.path is None:
-                rows = kept[-1] if kept[-1:] and kept[-1]["step"] == state.global_step else self._measure(model)
-                self._best.offer(state.global_step, _average(rows))
+                known = kept[-1:] and kept[-1].step == state.global_step
+                measured = kept[-1] if known else self._measure(model, state.global_step)
+                self._best.offer(state.global_step, _average(measured))
 
     def on_epoch_begin(self, args: Any, state: TrainerState, control: Any, model: Any = None, **kwargs: Any) -> None:
         """The start model is step 0, which has no row of TRL's."""
         if state.global_step == 0:
-            append_jsonl(self._run_dir / "metrics.jsonl", {"step": 0, "time_s": 0.0, **self._look(0, model)})
+            append(
+                self._run_dir / "metrics.jsonl",
+                Metrics.model_validate({"step": 0, "time_s": 0.0, **self._look(0, model)}),
+            )
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         ends = control.should_training_stop or state.global_step >= state.max_steps
@@ -103,9 +107,9 @@ class Validate(TrainerCallback):
             self._due = False
 
     def _look(self, step: int, model: Model) -> dict[str, float]:
-        rows = self._measure(model)
-        append_jsonl(self._run_dir / ROWS, {"step": step, **rows})
-        figures = _average(rows)
+        measured = self._measure(model, step)
+        append(self._run_dir / ROWS, measured)
+        figures = _average(measured)
         if self._best is not None:
             self._best.offer(step, figures)
         return figures
@@ -133,5 +137,5 @@ class WritePage(TrainerCallback):
             say(f"the page of the running run was not written ({name_error(error)})")
 
 
-def _average(rows: Rows) -> dict[str, float]:
-    return {f"validation/{name}": fmean(values) for name, values in rows.items() if name not in ("id", "step")}
+def _average(measured: Measurement) -> dict[str, float]:
+    return {f"validation/{name}": fmean(values) for name, values in measured.figures.items()}

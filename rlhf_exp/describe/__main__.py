@@ -13,8 +13,8 @@ from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import tell
 from rlhf_exp.launch.arguments import compose_command
+from rlhf_exp.runs.files import read_json
 from rlhf_exp.runs.folder import RunFolder
-from rlhf_exp.runs.load import read_json
 from rlhf_exp.runs.lock import claim
 
 FOLDER = "outputs/describe/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"

@@ -17,7 +17,7 @@ from rlhf_exp.analysis.report.data import BUDGETS, QUANTILES
 from rlhf_exp.analysis.stats import mean_interval, share_interval
 from rlhf_exp.config.schema import Config
 from rlhf_exp.forms import ASK, DEMONSTRATE, PAIR, Form
-from rlhf_exp.runs.folder import write_json
+from rlhf_exp.runs.files import write_json
 from rlhf_exp.tasks import Task
 from rlhf_exp.tasks.texts import Row, Text
 from rlhf_exp.tasks.tokens import measure

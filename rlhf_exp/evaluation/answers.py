@@ -2,7 +2,7 @@
 
     scores = score_pairs(experiment, reward_model)                    # algo=reward_model
     scores = implicit_rewards(experiment, policy, start_model)        # a policy
-    rows = describe_pairs("trained", experiment, scores)              # preferences.jsonl
+    pairs = describe_pairs("trained", experiment, scores)             # preferences.jsonl
     rows = score_demonstrations(experiment, policy, "loss")           # sft
     token_loss(rows), token_loss(rows, before)                        # intervals, nats per token
 
@@ -11,7 +11,7 @@ higher. dpo's loss follows from the implicit rewards, and is ln 2 before trainin
 and prefers no answer. No loss is measured if training minimises another quantity (Algorithm.held_out_loss).
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from rlhf_exp.evaluation.preferences import ANSWERS
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.graders import read_text
 from rlhf_exp.models.scoring import Model, score_sequences, sum_logps
+from rlhf_exp.runs.records import Pair
 from rlhf_exp.tasks.tokens import encode_answers, encode_row
 
 Scores = list[tuple[float, float]]
@@ -69,8 +70,8 @@ def implicit_rewards(experiment: Experiment, policy: Model, reference: Model) ->
     return list(zip(rewards[::2], rewards[1::2], strict=True))
 
 
-def describe_pairs(which: str, experiment: Experiment, scores: Scores) -> list[dict[str, Any]]:
-    """The rows of preferences.jsonl, in the order of the pairs.
+def describe_pairs(which: Literal["baseline", "trained"], experiment: Experiment, scores: Scores) -> list[Pair]:
+    """The pairs as a model scores them, in their order.
 
     `chosen_tokens` and `rejected_tokens` count the answer's own text, without EOS or chat template. A dialogue's
     prompt is written out as `role: text`, with an empty line between turns.
@@ -81,10 +82,10 @@ def describe_pairs(which: str, experiment: Experiment, scores: Scores) -> list[d
         tokens = [len(ids) for ids in experiment.tokenizer(texts, add_special_tokens=False)["input_ids"]]
         if not isinstance(prompt, str):
             prompt = "\n\n".join(f"{message['role']}: {message['content']}" for message in prompt)
-        row = {"which": which, "id": pair["id"], "subset": pair["subset"], "prompt": prompt}
-        row |= dict(zip(ANSWERS, texts, strict=True))
-        row |= {"chosen_reward": rewards[0], "rejected_reward": rewards[1], "margin": rewards[0] - rewards[1]}
-        rows.append(row | {"chosen_tokens": tokens[0], "rejected_tokens": tokens[1]})
+        known = {"which": which, "id": pair["id"], "subset": pair["subset"], "prompt": prompt}
+        known |= dict(zip(ANSWERS, texts, strict=True))
+        known |= {"chosen_reward": rewards[0], "rejected_reward": rewards[1], "margin": rewards[0] - rewards[1]}
+        rows.append(Pair(**known, chosen_tokens=tokens[0], rejected_tokens=tokens[1]))
     return rows
 
 

@@ -20,12 +20,14 @@ from transformers import PreTrainedTokenizerBase
 from rlhf_exp.analysis.stats import DIFFERENCES, paired_interval
 from rlhf_exp.config.schema import Config
 from rlhf_exp.evaluation.cache import sample_cached
-from rlhf_exp.evaluation.completions import Completion, judge
+from rlhf_exp.evaluation.completions import judge
 from rlhf_exp.evaluation.metrics import average_rows, summarise
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import FORBIDDEN, OF_EVERY_TASK, Policy
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.progress import progress
+from rlhf_exp.runs import records
+from rlhf_exp.runs.records import Completion
 from rlhf_exp.tasks import Row, load_held_out, wants_chat
 
 FIGURES = ("n", "accuracy", "mean_tokens", "truncation_rate")
@@ -61,10 +63,10 @@ class BestBaseline:
             section["trained_minus"] = paired_interval(self.correct, average_rows(trained)["accuracy"], DIFFERENCES)
         return {self.policy.family: section}
 
-    def list_rows(self, rows: list[Row]) -> list[dict[str, Any]]:
-        """The line of policies.jsonl: the accuracy on each held-out row."""
+    def list_rows(self, rows: list[Row]) -> records.Policy:
+        """The accuracy on each held-out row."""
         ids, correct = [row["id"] for row in rows], self.correct.tolist()
-        return [{"family": self.policy.family, "policy": self.policy.name, "id": ids, "accuracy": correct}]
+        return records.Policy(family=self.policy.family, policy=self.policy.name, id=ids, accuracy=correct)
 
 
 def measure_baselines(experiment: Experiment, model: Model) -> BestBaseline:

@@ -8,7 +8,6 @@ and intervals are always computed anew, so that a changed grader or reward canno
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -16,16 +15,17 @@ from pathlib import Path
 from rlhf_exp import processes
 from rlhf_exp.config.device import find_version
 from rlhf_exp.errors import name_error, say
-from rlhf_exp.evaluation.completions import Completion, sample_held_out
+from rlhf_exp.evaluation.completions import sample_held_out
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import Processor, choose_method
 from rlhf_exp.models.loading import load_policy
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.models.vllm import choose_engine
-from rlhf_exp.runs.folder import write_json
+from rlhf_exp.runs.files import write_json
+from rlhf_exp.runs.records import Completion
 from rlhf_exp.tasks.tokens import encode_prompts
 
-SAMPLER_VERSION = 5
+SAMPLER_VERSION = 6
 """Raise it when sampling itself or the form of an entry changes, so that earlier entries are no longer found."""
 
 
@@ -85,4 +85,5 @@ def read_entry(path: Path) -> list[Completion] | None:
 def write_entry(path: Path, completions: list[Completion]) -> None:
     """Cache completions; two runs that write the same entry at the same time write the same content."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"completions": [asdict(one) for one in completions]})
+    lines = [one.model_dump(exclude_unset=True) | {"row": one.row, "ids": one.ids} for one in completions]
+    write_json(path, {"completions": lines})

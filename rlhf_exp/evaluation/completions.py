@@ -2,16 +2,14 @@
 
     completions = judge(experiment, sample_held_out(experiment, model))
     section = summarise(completions, cfg.max_tokens)          # metrics.py
-    completions[0].describe("baseline", task.eval[0])         # a line of samples.jsonl
 
 The baseline and the trained model have the same rows, budget and sampling, so that their difference is paired.
 """
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
 
 import torch
 from peft import PeftModel
@@ -25,67 +23,9 @@ from rlhf_exp.models.scoring import Model, Row, completion_logits, evaluating, m
 from rlhf_exp.models.source import ModelSource
 from rlhf_exp.models.vllm import choose_engine, sample_by_vllm
 from rlhf_exp.rewards import score_completions
-from rlhf_exp.tasks import Row as TaskRow
+from rlhf_exp.runs.records import Completion
 from rlhf_exp.tasks.texts import describe_prompt
 from rlhf_exp.tasks.tokens import encode_prompts
-
-
-@dataclass(frozen=True)
-class Completion:
-    """One completion of a held-out row, and all that is known about it.
-
-    Attributes:
-        row: the number of its row.
-        place: its number among the row's completions of the same decoding, from 0.
-        decoding: "sampled" or "greedy".
-        ids: its tokens, including the end token.
-        truncated: whether the budget cut it off.
-        kl: the sum over its tokens of KL(policy || start), in nats, at temperature 1; 0 for the start model.
-        kl_sampled: the same for the distributions that it was drawn from (kl.py); None if these are the models' own.
-        kl_outside: the mean over its tokens of the probability that the policy draws a token which the start model,
-            sampled in the same way, cannot draw; None if `kl_sampled` is.
-        text: the tokens as text. This and the following attributes are set by `judge`.
-        grade: what the grader returned, without the score; empty without a grader.
-        rewards: every reward component by name.
-        reward: their weighted sum; None without rewards.
-        per_token: lists with a value for each of its tokens (token_figures.py), for some completions.
-    """
-
-    row: int
-    place: int
-    decoding: str
-    ids: list[int]
-    truncated: bool
-    kl: float = 0.0
-    kl_sampled: float | None = None
-    kl_outside: float | None = None
-    text: str = ""
-    grade: dict[str, Any] = field(default_factory=dict)
-    rewards: dict[str, float] = field(default_factory=dict)
-    reward: float | None = None
-    per_token: dict[str, list[Any]] = field(default_factory=dict)
-
-    @property
-    def key(self) -> tuple[str, int, int]:
-        """Which of a model's completions it is."""
-        return self.decoding, self.row, self.place
-
-    @property
-    def is_correct(self) -> bool:
-        """Whether the grader found it so."""
-        return self.grade["outcome"] == "correct"
-
-    def describe(self, which: str, row: TaskRow) -> dict[str, Any]:
-        """The line of samples.jsonl: what has no value is absent."""
-        line = {"which": which, "id": row["id"], "sample": self.place, "decoding": self.decoding}
-        line |= describe_prompt(row["prompt"]) | {"completion": self.text, "tokens": len(self.ids)}
-        line |= {"truncated": self.truncated} | self.grade
-        if self.reward is not None:
-            line |= {"rewards": self.rewards, "reward": self.reward}
-        line["kl"] = self.kl
-        if self.kl_sampled is not None:
-            line |= {"kl_sampled": self.kl_sampled, "kl_outside": self.kl_outside}
-        return line | self.per_token
 
 
 def sample_held_out(
@@ -128,8 +68,11 @@ def sample_held_out(
             rows, compared = list(zip(prompts, ids, strict=True)), Sampling(1) if plain else sampling
             kl = measure_kl(model, start_model, rows, pad_id, compared)
         for (row, place), tokens, one in zip(places, ids, kl, strict=True):
-            of_drawn = (None, None) if plain else (one.sampled, one.outside)
-            completions.append(Completion(row, place, decoding, tokens, tokens[-1] not in eos_ids, one.kl, *of_drawn))
+            task_row = experiment.task.eval[row]
+            known = {"id": task_row["id"], **describe_prompt(task_row["prompt"]), "sample": place, "decoding": decoding}
+            measured = {"kl": one.kl} if plain else {"kl": one.kl, "kl_sampled": one.sampled, "kl_outside": one.outside}
+            known |= {"tokens": len(tokens), "truncated": tokens[-1] not in eos_ids, **measured}
+            completions.append(Completion(row=row, ids=tokens, **known))
     return completions
 
 
@@ -161,18 +104,20 @@ def judge(experiment: Experiment, completions: list[Completion]) -> list[Complet
     groups: dict[tuple[str, int], list[Completion]] = {}
     for one, text in zip(completions, texts, strict=True):
         if one.row in own:
-            group = groups.setdefault((one.decoding, one.place // cfg.eval.completions), [])
-            group.append(replace(one, text=text))
+            group = groups.setdefault((one.decoding, one.sample // cfg.eval.completions), [])
+            group.append(one.model_copy(update={"completion": text}))
     judged = {}
     for group in groups.values():
-        rows, texts = [task.eval[one.row] for one in group], [one.text for one in group]
+        rows, texts = [task.eval[one.row] for one in group], [one.completion for one in group]
         grades = [task.grade(text, row) for text, row in zip(texts, rows, strict=True)] if task.grade else None
         scores = score_completions(experiment.rewards, rows, texts, [one.ids for one in group], grades)
         for i, (one, rewards) in enumerate(zip(group, scores, strict=True)):
-            grade = asdict(grades[i]) if grades else {}
-            grade.pop("score", None)
-            weighed = [(cfg.reward.weights[name] or 0.0) * value for name, value in rewards.items()]
-            judged[one.key] = replace(one, grade=grade, rewards=rewards, reward=sum(weighed) if weighed else None)
+            known = asdict(grades[i]) if grades else {}
+            known.pop("score", None)
+            if rewards:
+                reward = sum((cfg.reward.weights[name] or 0.0) * value for name, value in rewards.items())
+                known |= {"rewards": rewards, "reward": reward}
+            judged[one.key] = one.model_copy(update=known)
     judged = processes.gather_dict(judged)
     return [judged[one.key] for one in completions]
 

@@ -17,7 +17,9 @@ from rlhf_exp.evaluation.evaluators import Measured, write_measured
 from rlhf_exp.evaluation.metrics import summarise
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.source import ModelSource
-from rlhf_exp.runs.folder import RunFolder, read_record, write_json, write_text
+from rlhf_exp.runs.files import write_json, write_text
+from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.runs.records import read_record
 from rlhf_exp.tasks import Task, draw_prompts, find_grader
 from rlhf_exp.tasks.prompts import check_budget, check_vocabulary
 from rlhf_exp.tasks.sampled import count_samples
@@ -29,7 +31,7 @@ def sample(cfg: Config, folder: Path, model: ModelSource, tokenizer: PreTrainedT
     Raises:
         ConfigError: too few prompts, or prompts that the model cannot read.
     """
-    if processes.on_main(lambda: read_record(folder).get("status") == "finished"):
+    if processes.on_main(lambda: read_record(folder).status == "finished"):
         return folder
     k = cfg.task.sampling.completions
     cfg = replace(cfg, eval=replace(cfg.eval, completions=k, start_completions=k, greedy=False, seed=cfg.seed))
@@ -45,15 +47,14 @@ def sample(cfg: Config, folder: Path, model: ModelSource, tokenizer: PreTrainedT
             (folder / ".hydra").mkdir(exist_ok=True)
         write_text(folder / ".hydra" / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))
         with out.phase("sample"):
-            sampled, out.record["baseline_cached"] = sample_cached(experiment, "sample", purpose="sample")
+            sampled, out.record.baseline_cached = sample_cached(experiment, "sample", purpose="sample")
             completions = judge(experiment, sampled)
         section = {"split": "train", **summarise(completions, cfg.max_tokens)}
-        write_measured(folder, task.eval, {"baseline": Measured(section, completions)})
-        counts = count_samples([one.describe("baseline", task.eval[one.row]) for one in completions])
+        write_measured(folder, {"baseline": Measured(section, completions)})
+        counts = count_samples(completions)
         write_json(folder / "data.json", {"samples": counts})
     except BaseException as error:
-        status = "stopped" if isinstance(error, KeyboardInterrupt) else "failed"
-        out.finish(status, f"{type(error).__name__}: {error}")
+        out.finish("stopped" if isinstance(error, KeyboardInterrupt) else "failed", f"{type(error).__name__}: {error}")
         raise
     out.finish("finished")
     processes.barrier()  # the others read what rank 0 has written

@@ -2,7 +2,7 @@
 
     evaluator = PolicyEvaluator(experiment)
     probe = evaluator.measure_start_model()
-    Validation(experiment).measure(policy)   # on validation rows, during training
+    Validation(experiment).measure(policy, step)    # on validation rows, during training
     evaluator.measure_trained_model()        # that is saved in run_dir/model
 
 Each measurement is written at once, so that it is kept after a crash.
@@ -11,7 +11,7 @@ Each measurement is written at once, so that it is kept after a crash.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from peft import PeftModel
 
@@ -22,7 +22,7 @@ from rlhf_exp.errors import tell
 from rlhf_exp.evaluation import answers
 from rlhf_exp.evaluation.baselines import BestBaseline, measure_baselines
 from rlhf_exp.evaluation.cache import sample_cached
-from rlhf_exp.evaluation.completions import Completion, judge, sample_held_out
+from rlhf_exp.evaluation.completions import judge, sample_held_out
 from rlhf_exp.evaluation.metrics import average_rows, compare, summarise
 from rlhf_exp.evaluation.preferences import compare_preferences, find_errors, summarise_preferences
 from rlhf_exp.evaluation.token_figures import add_token_figures
@@ -31,8 +31,7 @@ from rlhf_exp.models.loading import load_policy, load_scorer
 from rlhf_exp.models.scoring import Model, whole_weights
 from rlhf_exp.models.source import ModelSource
 from rlhf_exp.models.vllm import choose_engine
-from rlhf_exp.runs.folder import write_json, write_jsonl
-from rlhf_exp.tasks import Row
+from rlhf_exp.runs.records import Completion, Evaluation, Measurement, Pair, write, write_lines
 from rlhf_exp.tasks.tokens import encode_prompts
 
 
@@ -43,34 +42,34 @@ class Measured:
 
     section: dict[str, Any]
     completions: list[Completion] = field(default_factory=list)
-    pairs: list[dict[str, Any]] = field(default_factory=list)
+    pairs: list[Pair] = field(default_factory=list)
     demonstrations: list[answers.Scored] = field(default_factory=list)
 
 
 def write_measured(
-    run_dir: Path, rows: list[Row], measured: dict[str, Measured], further: Sequence[dict[str, Any]] = (), **more: Any
+    run_dir: Path, measured: dict[str, Measured], further: Sequence[Completion] = (), **more: Any
 ) -> None:
     """Write evaluation.json, and the lines that its figures are of.
 
     Args:
-        rows: those that the completions are of.
         measured: the models, baseline and perhaps trained.
-        further: lines of samples.jsonl that are not of these rows.
+        further: completions of other rows than the run's own.
         more: further sections.
     """
-    write_json(run_dir / "evaluation.json", {which: one.section for which, one in measured.items()} | more)
-    samples = [*_list_samples(rows, measured), *further]
+    sections = {which: one.section for which, one in measured.items()}
+    write(run_dir / "evaluation.json", Evaluation.model_validate({**sections, **more}))
+    samples = [*_list_samples(measured), *further]
     pairs = [pair for one in measured.values() for pair in one.pairs]
     if samples:
-        write_jsonl(run_dir / "samples.jsonl", samples)
+        write_lines(run_dir / "samples.jsonl", samples)
     if pairs:
-        write_jsonl(run_dir / "preferences.jsonl", pairs)
+        write_lines(run_dir / "preferences.jsonl", pairs)
     if "trained" in measured and measured["trained"].pairs:
-        write_json(run_dir / "errors.json", find_errors(measured["trained"].pairs))
+        write(run_dir / "errors.json", find_errors(measured["trained"].pairs))
 
 
-def _list_samples(rows: list[Row], measured: dict[str, Measured], **more: str) -> list[dict[str, Any]]:
-    return [one.describe(which, rows[one.row]) | more for which, of in measured.items() for one in of.completions]
+def _list_samples(measured: dict[str, Measured], **more: str) -> list[Completion]:
+    return [one.model_copy(update={"which": which, **more}) for which, of in measured.items() for one in of.completions]
 
 
 class PolicyEvaluator:
@@ -87,7 +86,8 @@ class PolicyEvaluator:
         """Measure the start model, with cached completions if there are any; returns the probe for training."""
         cfg, start_model = self.experiment.cfg, load_policy(self.experiment.model)
         judged, cached = _sample_start(self.experiment, "baseline", start_model)
-        self.experiment.folder.record |= {"eval_engine": choose_engine(cfg), "baseline_cached": cached}
+        record = self.experiment.folder.record
+        record.eval_engine, record.baseline_cached = choose_engine(cfg), cached
         completions = add_token_figures(self.experiment, judged, start_model)
         section = summarise(completions, cfg.max_tokens, cfg.eval.completions)
         loss, demonstrations = self._measure_loss(start_model)
@@ -99,7 +99,7 @@ class PolicyEvaluator:
             found, _ = _sample_start(of_set, f"{name}, baseline", start_model)
             self.sets[name]["baseline"] = Measured(summarise(found, cfg.max_tokens, cfg.eval.completions), found)
         self._write()
-        first = [one.ids for one in completions if one.decoding == "sampled" and one.place == 0]
+        first = [one.ids for one in completions if one.decoding == "sampled" and one.sample == 0]
         tokenizer = self.experiment.tokenizer
         rows = list(zip(encode_prompts(tokenizer, self.experiment.task.eval), first, strict=True))
         return Probe(start_model, rows[: cfg.monitor.probe_rows], cfg.monitor.probe_tokens, tokenizer.pad_token_id)
@@ -107,7 +107,7 @@ class PolicyEvaluator:
     def measure_baselines(self) -> None:
         """Measure other ways to sample the start model, which training has to beat."""
         self.best = measure_baselines(self.experiment, load_policy(self.experiment.model))
-        write_jsonl(self.experiment.folder.path / "policies.jsonl", self.best.list_rows(self.experiment.task.eval))
+        write_lines(self.experiment.folder.path / "policies.jsonl", [self.best.list_rows(self.experiment.task.eval)])
         self._write()
 
     def measure_trained_model(self) -> None:
@@ -140,15 +140,15 @@ class PolicyEvaluator:
         if self.best is not None:
             trained = self.measured["trained"].completions if "trained" in self.measured else None
             more["baselines"] = self.best.describe(self.experiment.cfg.max_tokens, trained)
-        samples = list[dict[str, Any]]()
+        samples = list[Completion]()
         for name, of in self.sets.items():
             section: dict[str, Any] = {which: one.section for which, one in of.items()}
             if "trained" in of:
                 sides = of["baseline"].completions, of["trained"].completions
                 section["paired"] = compare(*sides, self.experiment.cfg.max_tokens)
             more["sets"] = more.get("sets", {}) | {name: section}
-            samples += _list_samples(self.experiment.sets[name].task.eval, of, set=name)
-        write_measured(self.experiment.folder.path, self.experiment.task.eval, self.measured, samples, **more)
+            samples += _list_samples(of, set=name)
+        write_measured(self.experiment.folder.path, self.measured, samples, **more)
 
     def _measure_loss(self, start_model: Model) -> tuple[dict[str, Any], list[answers.Scored]]:
         """The start model's `loss`, and the demonstrations that it is of; or `loss_left_out`, a sentence why there is
@@ -195,13 +195,13 @@ class ScorerEvaluator:
         """Measure the saved model."""
         self._measure("trained", self.experiment.model.at(self.experiment.folder.path / "model"))
 
-    def _measure(self, which: str, source: ModelSource) -> None:
+    def _measure(self, which: Literal["baseline", "trained"], source: ModelSource) -> None:
         scores = answers.score_pairs(self.experiment, load_scorer(source, self.experiment.cfg.seed))
         rows = answers.describe_pairs(which, self.experiment, scores)
         self.measured[which] = Measured(summarise_preferences(rows), pairs=rows)
         sides = [of_model.pairs for of_model in self.measured.values()]
         more: dict[str, Any] = {"paired": compare_preferences(*sides)} if len(sides) == 2 else {}
-        write_measured(self.experiment.folder.path, [], self.measured, **more)
+        write_measured(self.experiment.folder.path, self.measured, **more)
 
 
 class Validation:
@@ -219,8 +219,8 @@ class Validation:
         self._experiment = replace(experiment, cfg=replace(cfg, eval=once), task=task)
         self.metric = "validation/accuracy" if task.grade is not None else "validation/reward"
 
-    def measure(self, policy: Model) -> dict[str, list[Any]]:
-        """Each row's `id` and figures: accuracy with a grader, reward with rewards, KL to the start model in nats,
+    def measure(self, policy: Model, step: int) -> Measurement:
+        """Each row's figures at a step: accuracy with a grader, reward with rewards, KL to the start model in nats,
         length in tokens, and whether it was cut off at the budget. Torch's random state is left alone.
 
         The start model is loaded for each measurement, since a second copy of all weights in memory throughout training
@@ -231,7 +231,8 @@ class Validation:
             sampled = sample_held_out(self._experiment, policy, start_model, "validation", purpose="validation")
         figures = average_rows(judge(self._experiment, sampled))
         of_rows = {name: [_shorten(value) for value in values] for name, values in figures.items()}
-        return {"id": [row["id"] for row in self._experiment.task.eval], **of_rows}
+        ids = [row["id"] for row in self._experiment.task.eval]
+        return Measurement.model_validate({"step": step, "id": ids, **of_rows})
 
 
 def _shorten(value: float) -> float:

@@ -11,23 +11,19 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rlhf_exp.analysis.stats import DIFFERENCES, Interval, mean_interval, paired_interval, share_interval, win_rate
-
-if TYPE_CHECKING:
-    from rlhf_exp.evaluation.completions import Completion
-
-OUTCOMES = ("correct", "partial", "failed")
+from rlhf_exp.runs.records import OUTCOMES, Completion
 
 SHARES = ("accuracy", "lenient_accuracy", "truncation_rate")
 SPREADS = ("reward", "kl", "kl_sampled")
 """Figures that also have a standard deviation over completions."""
 
 
-def summarise(completions: "list[Completion]", max_tokens: int, k: int | None = None) -> dict[str, Any]:
+def summarise(completions: list[Completion], max_tokens: int, k: int | None = None) -> dict[str, Any]:
     """One section of evaluation.json, from the completions of one model.
 
     `n` counts rows, `completions` those of each, `counts` all completions. pass@k, majority@k and `distinct` are of `k`
@@ -49,9 +45,9 @@ def summarise(completions: "list[Completion]", max_tokens: int, k: int | None = 
     if "kl_sampled" in section:
         outside = np.array([[one.kl_outside for one in row] for row in rows])
         section["kl_sampled"]["outside"] = mean_interval(outside.mean(1))
-    if k > 1 and rows[0][0].grade:
+    if k > 1 and rows[0][0].outcome is not None:
         section["pass_at_k"] = _estimate_pass_at_k(rows, k)
-        if not any(one.is_correct and one.grade["extracted"] is None for row in rows for one in row):
+        if not any(one.is_correct and one.extracted is None for row in rows for one in row):
             votes = [fmean(_vote(row[i : i + k]) for i in range(0, n, k)) for row in rows]
             section["majority_at_k"] = share_interval(votes, n // k)
     if greedy := group_rows(completions, "greedy"):
@@ -59,7 +55,7 @@ def summarise(completions: "list[Completion]", max_tokens: int, k: int | None = 
     return section
 
 
-def compare(baseline: "list[Completion]", trained: "list[Completion]", max_tokens: int) -> dict[str, Any]:
+def compare(baseline: list[Completion], trained: list[Completion], max_tokens: int) -> dict[str, Any]:
     """`paired` of evaluation.json: trained minus baseline on the same rows.
 
     A difference has the same place as the figure in a section (`mean_tokens`, `reward.mean`, `greedy.accuracy`), except
@@ -74,7 +70,7 @@ def compare(baseline: "list[Completion]", trained: "list[Completion]", max_token
     paired["utilisation"] = {end: None if tokens is None else tokens / max_tokens for end, tokens in ends}
     if "accuracy" in paired:
         paired["difference"] = paired.pop("accuracy")
-        outcomes = Counter((b[0].grade["outcome"], t[0].grade["outcome"]) for b, t in zip(*sides, strict=True))
+        outcomes = Counter((b[0].outcome, t[0].outcome) for b, t in zip(*sides, strict=True))
         paired["changes"] = {before: {after: outcomes[before, after] for after in OUTCOMES} for before in OUTCOMES}
     if "reward" in paired:
         paired |= win_rate(*(of_side["reward"] for of_side in figures))
@@ -84,7 +80,7 @@ def compare(baseline: "list[Completion]", trained: "list[Completion]", max_token
     return paired
 
 
-def group_rows(completions: "list[Completion]", decoding: str = "sampled") -> "list[list[Completion]]":
+def group_rows(completions: list[Completion], decoding: str = "sampled") -> list[list[Completion]]:
     """The completions of one decoding by row, in their order."""
     rows: dict[int, list[Completion]] = {}
     for one in completions:
@@ -93,13 +89,13 @@ def group_rows(completions: "list[Completion]", decoding: str = "sampled") -> "l
     return list(rows.values())
 
 
-def read_figures(rows: "list[list[Completion]]") -> dict[str, np.ndarray]:
+def read_figures(rows: list[list[Completion]]) -> dict[str, np.ndarray]:
     """(rows, completions) float64 of each figure: the values whose mean it is, as far as the completions have them."""
     read = [[_list_figures(one) for one in row] for row in rows]
     return {name: np.array([[one[name] for one in row] for row in read], dtype=np.float64) for name in read[0][0]}
 
 
-def average_rows(completions: "list[Completion]") -> dict[str, np.ndarray]:
+def average_rows(completions: list[Completion]) -> dict[str, np.ndarray]:
     """(rows,) of each figure: the mean over the row's sampled completions."""
     return {name: values.mean(1) for name, values in read_figures(group_rows(completions)).items()}
 
@@ -133,11 +129,11 @@ def measure_std(values: np.ndarray) -> float:
     return float(values.std(ddof=1)) if values.size > 1 else 0.0
 
 
-def _list_figures(one: "Completion") -> dict[str, float]:
+def _list_figures(one: Completion) -> dict[str, float]:
     """What one completion adds to each figure. A greedy one has no KL, which is about completions that are drawn."""
-    figures: dict[str, float] = {"accuracy": one.is_correct} if one.grade else {}
-    if "lenient" in one.grade:
-        figures["lenient_accuracy"] = one.grade["lenient"]
+    figures: dict[str, float] = {"accuracy": one.is_correct} if one.outcome is not None else {}
+    if one.lenient is not None:
+        figures["lenient_accuracy"] = one.lenient
     figures |= {"truncation_rate": one.truncated, "mean_tokens": len(one.ids)}
     if one.reward is not None:
         figures["reward"] = one.reward
@@ -148,7 +144,7 @@ def _list_figures(one: "Completion") -> dict[str, float]:
     return figures
 
 
-def _summarise_rows(rows: "list[list[Completion]]") -> dict[str, Any]:
+def _summarise_rows(rows: list[list[Completion]]) -> dict[str, Any]:
     """The figures of all completions of one decoding; accuracy takes the strict reading if the grader has two."""
     section: dict[str, Any] = {}
     for name, values in read_figures(rows).items():
@@ -157,7 +153,7 @@ def _summarise_rows(rows: "list[list[Completion]]") -> dict[str, Any]:
         if name in SPREADS:
             section[name] = {"mean": section[name], "std": measure_std(values)}
         elif name == "accuracy":
-            counts = Counter(one.grade["outcome"] for row in rows for one in row)
+            counts = Counter(one.outcome for row in rows for one in row)
             section["counts"] = {outcome: counts[outcome] for outcome in OUTCOMES}
     return section
 
@@ -168,7 +164,7 @@ def _compare_figures(before: dict[str, np.ndarray], after: dict[str, np.ndarray]
     return {name: {"mean": interval} if name in SPREADS else interval for name, interval in found.items()}
 
 
-def _estimate_pass_at_k(rows: "list[list[Completion]]", most: int) -> dict[str, Interval]:
+def _estimate_pass_at_k(rows: list[list[Completion]], most: int) -> dict[str, Interval]:
     """pass@1, 2, 4, ... and `most`, from all completions."""
     n = len(rows[0])
     correct = [sum(one.is_correct for one in row) for row in rows]
@@ -176,14 +172,14 @@ def _estimate_pass_at_k(rows: "list[list[Completion]]", most: int) -> dict[str, 
     return {str(k): share_interval([pass_at_k(n, c, k) for c in correct], n) for k in budgets}
 
 
-def _vote(row: "list[Completion]") -> bool:
+def _vote(row: list[Completion]) -> bool:
     """Whether the most frequent answer of the row's completions is correct (Wang et al. 2022, arXiv:2203.11171).
 
     Votes are for `extracted` in its spelling: 18 and 18.0 are two answers, and so are two expressions of the same
     value. Among answers with equally many votes the first one wins; a completion without an answer has no vote. The
     answer is correct if the grader found it so in any of the completions that give it.
     """
-    answers = [one.grade["extracted"] for one in row]
+    answers = [one.extracted for one in row]
     votes = Counter(answer for answer in answers if answer is not None)
     winner = max(votes, key=votes.__getitem__, default=None)
     return any(one.is_correct for one, answer in zip(row, answers, strict=True) if answer == winner)

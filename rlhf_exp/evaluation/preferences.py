@@ -16,8 +16,7 @@ import numpy as np
 from rlhf_exp.analysis.stats import DIFFERENCES, mean_interval, paired_interval, wilson
 from rlhf_exp.evaluation.metrics import measure_std
 from rlhf_exp.graders.refusals import find_refusal
-
-Rows = list[dict[str, Any]]
+from rlhf_exp.runs.records import Errors, Pair
 
 ANSWERS = ("chosen", "rejected")
 RANKINGS = {"correct": 1, "tied": 0, "wrong": -1}  # the sign of the margin
@@ -38,18 +37,18 @@ TRAITS = ("only the chosen answer refuses", "only the rejected answer refuses", 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
-def summarise_preferences(rows: Rows) -> dict[str, Any]:
+def summarise_preferences(rows: list[Pair]) -> dict[str, Any]:
     """The figures of one model on held-out pairs.
 
     `loss` is the mean of -log sigmoid(margin), without any centring term. The interval of the mean reward is over
     pairs, since the two answers of a pair share a prompt; its standard deviation is over all answers.
     """
-    margins = np.array([row["margin"] for row in rows], dtype=np.float64)
-    rewards = np.array([[row["chosen_reward"], row["rejected_reward"]] for row in rows], dtype=np.float64)
-    longer = np.array([row["chosen_tokens"] - row["rejected_tokens"] for row in rows])
+    margins = np.array([row.margin for row in rows], dtype=np.float64)
+    rewards = np.array([[row.chosen_reward, row.rejected_reward] for row in rows], dtype=np.float64)
+    longer = np.array([row.chosen_tokens - row.rejected_tokens for row in rows])
     right = _score_right(margins)
     bins = _calibrate(margins, right)
-    by_subset = {name: [row["subset"] == name for row in rows] for name in sorted({row["subset"] for row in rows})}
+    by_subset = {name: [row.subset == name for row in rows] for name in sorted({row.subset for row in rows})}
     by_length = {label: (longer >= low) & (longer <= high) for label, (low, high) in LENGTH_BANDS.items()}
     return {
         "n": len(rows),
@@ -68,9 +67,9 @@ def summarise_preferences(rows: Rows) -> dict[str, Any]:
     }
 
 
-def compare_preferences(baseline: Rows, trained: Rows) -> dict[str, Any]:
+def compare_preferences(baseline: list[Pair], trained: list[Pair]) -> dict[str, Any]:
     """`paired` of evaluation.json: trained minus baseline on the same pairs; `difference` is that of the accuracy."""
-    before, after = (np.array([row["margin"] for row in rows]) for rows in (baseline, trained))
+    before, after = (np.array([row.margin for row in rows]) for rows in (baseline, trained))
     return {
         "difference": paired_interval(_score_right(before), _score_right(after), DIFFERENCES),
         "loss": paired_interval(_loss(before), _loss(after)),
@@ -79,7 +78,7 @@ def compare_preferences(baseline: Rows, trained: Rows) -> dict[str, Any]:
     }
 
 
-def find_errors(rows: Rows) -> dict[str, Any]:
+def find_errors(rows: list[Pair]) -> Errors:
     """Counts of the wrongly ranked pairs (without ties), each under the first kind that fits, and up to `SHOWN` of
     them.
 
@@ -89,29 +88,29 @@ def find_errors(rows: Rows) -> dict[str, Any]:
     `thresholds` holds the two quartiles of |margin|. The pairs are taken from each kind in turn, and listed, worst
     first.
     """
-    sizes = [abs(row["margin"]) for row in rows]
+    sizes = [abs(row.margin) for row in rows]
     near, far = (float(q) for q in np.quantile(sizes, (0.25, 0.75)))
-    wrong = [{**row, "kind": _name_kind(row, near, far)} for row in rows if row["margin"] < 0]
-    wrong.sort(key=lambda row: row["margin"])
-    by_kind = [[row for row in wrong if row["kind"] == kind] for kind in KINDS]
+    wrong = [row.model_copy(update={"kind": _name_kind(row, near, far)}) for row in rows if row.margin < 0]
+    wrong.sort(key=lambda row: row.margin)
+    by_kind = [[row for row in wrong if row.kind == kind] for kind in KINDS]
     in_turn = [row for turn in zip_longest(*by_kind) for row in turn if row is not None]
-    return {
-        "counts": {kind: len(found) for kind, found in zip(KINDS, by_kind, strict=True)},
-        "thresholds": {"near_tie": near, "confident": far},
-        "shown": sorted(in_turn[:SHOWN], key=lambda row: row["margin"]),
-    }
+    return Errors(
+        counts={kind: len(found) for kind, found in zip(KINDS, by_kind, strict=True)},
+        thresholds={"near_tie": near, "confident": far},
+        shown=sorted(in_turn[:SHOWN], key=lambda row: row.margin),
+    )
 
 
-def _name_kind(row: dict[str, Any], near: float, far: float) -> str:
-    size, longer_wins = abs(row["margin"]), row["rejected_tokens"] > row["chosen_tokens"]
+def _name_kind(row: Pair, near: float, far: float) -> str:
+    size, longer_wins = abs(row.margin), row.rejected_tokens > row.chosen_tokens
     fits = (size >= far, size <= near, *_find_traits(row)[1:], longer_wins, True)
     return KINDS[fits.index(True)]
 
 
-def _find_traits(row: dict[str, Any]) -> tuple[bool, ...]:
+def _find_traits(row: Pair) -> tuple[bool, ...]:
     """Which of TRAITS a pair has."""
-    chosen, rejected = (bool(find_refusal(row[side])) for side in ANSWERS)
-    shorter, longer = sorted((row[side].split() for side in ANSWERS), key=len)
+    chosen, rejected = (bool(find_refusal(getattr(row, side))) for side in ANSWERS)
+    shorter, longer = sorted((getattr(row, side).split() for side in ANSWERS), key=len)
     return chosen > rejected, rejected > chosen, longer[: len(shorter)] == shorter
 
 

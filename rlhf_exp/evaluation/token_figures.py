@@ -1,20 +1,19 @@
 """Figures of single tokens for the first held-out rows: their texts, log-probabilities and KL.
 
 completions = add_token_figures(experiment, completions, policy, start_model)
-completions[0].per_token["token_texts"]  # [" 3", " +", " 5", ""]
+completions[0].token_texts  # [" 3", " +", " 5", ""]
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from tokenizers.decoders import DecodeStream
 
-from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.kl import measure_tokens
 from rlhf_exp.models.scoring import Model, completion_logits
+from rlhf_exp.runs.records import Completion
 from rlhf_exp.tasks.tokens import encode_prompts
 
 ROWS = 32
@@ -28,7 +27,7 @@ def add_token_figures(
     """The completions, some of them with `token_texts` and the figures of `measure_tokens` (models/kl.py); those that
     compare `model` with the start model are absent if it is the start model itself."""
     tokenizer = experiment.tokenizer
-    chosen = {one.row: one for one in completions if one.decoding == "sampled" and one.place == 0 and one.row < ROWS}
+    chosen = {one.row: one for one in completions if one.decoding == "sampled" and one.sample == 0 and one.row < ROWS}
     models = [model] if start_model is None else [model, start_model]
     prompts = encode_prompts(tokenizer, experiment.task.eval[:ROWS])
     scorers = [partial(completion_logits, one, pad_id=tokenizer.pad_token_id) for one in models]
@@ -37,8 +36,8 @@ def add_token_figures(
     for one, figures in zip(chosen.values(), measure_tokens(scorers, rows, model.config.vocab_size), strict=True):
         unscored: list[Any] = [None] * (len(one.ids) - len(figures["token_logprobs"]))  # the first, without a prompt
         rounded = {name: unscored + [round(value, DIGITS) for value in values] for name, values in figures.items()}
-        found[one.key] = {"token_texts": split_text(tokenizer, one.ids, one.text), **rounded}
-    return [replace(one, per_token=found.get(one.key, {})) for one in completions]
+        found[one.key] = {"token_texts": split_text(tokenizer, one.ids, one.completion), **rounded}
+    return [one.model_copy(update=found[one.key]) if one.key in found else one for one in completions]
 
 
 def split_text(tokenizer: Any, ids: Sequence[int], text: str) -> list[str]:

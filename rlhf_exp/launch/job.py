@@ -19,10 +19,11 @@ from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.files import find_missing_weights
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError, tell
-from rlhf_exp.runs.folder import read_record, write_text
+from rlhf_exp.runs.files import write_text
 from rlhf_exp.runs.inputs import find_unknown_code, note_code
 from rlhf_exp.runs.lock import claim, point_latest
 from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, plan_job, start_anew
+from rlhf_exp.runs.records import read_record
 
 if TYPE_CHECKING:
     from rlhf_exp.launch.workers import Jobs
@@ -134,7 +135,7 @@ def plan_run(config: Config, numbered: bool) -> Plan:
     if config.resume:
         for note in (*check_resume(config), *(f"resume={folder}: {line}" for line in find_unknown_code(config))):
             tell(note)
-        plan = Plan.SKIP if read_record(folder).get("status") == "finished" else Plan.START
+        plan = Plan.SKIP if read_record(folder).status == "finished" else Plan.START
     else:
         plan = plan_job(config) if config.skip_finished else Plan.START
     if plan != Plan.START:

@@ -28,7 +28,7 @@ from omegaconf import DictConfig
 
 from rlhf_exp import processes
 from rlhf_exp.errors import FAILED, SIGNALLED, Stop, say
-from rlhf_exp.runs.folder import write_json, write_text
+from rlhf_exp.runs.files import write_json, write_text
 from rlhf_exp.runs.stopping import SIGNALS, StopSignals
 
 STOP = "stop"

@@ -27,7 +27,7 @@ from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.models.source import OTHER_BASE, ModelSource
-from rlhf_exp.runs.folder import write_json
+from rlhf_exp.runs.files import write_json
 
 UNREADABLE = (
     *(OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError, SafetensorError, ImportError),

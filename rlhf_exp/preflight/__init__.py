@@ -7,7 +7,6 @@
 The completions are those just measured; nothing is sampled here.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -15,13 +14,13 @@ from typing import Any
 from rlhf_exp import processes
 from rlhf_exp.config.checks import choose_remedy
 from rlhf_exp.errors import ConfigError, printable, tell
-from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.preflight.check import Check
 from rlhf_exp.preflight.grader import check_grader
 from rlhf_exp.preflight.memory import check_memory
 from rlhf_exp.preflight.texts import check_texts
-from rlhf_exp.runs.folder import write_json
+from rlhf_exp.runs import records
+from rlhf_exp.runs.records import Completion, Preflight, read, write
 
 FILE = "preflight.json"
 
@@ -65,36 +64,33 @@ def record_checks(experiment: Experiment, checks: Sequence[Check], summary: str 
     """
     path, config = experiment.folder.path / FILE, asdict(experiment.cfg)
     found = [describe_check(check, config) for check in checks]
-    before = json.loads(path.read_text(encoding="utf-8"))["checks"] if path.exists() else []
-    kept = [one for one in before if one["name"] not in {check.name for check in checks}]
+    kept = [one for one in read(path, Preflight).checks if one.name not in {check.name for check in checks}]
     processes.barrier()  # every process has read the file
-    write_json(path, {"checks": kept + found})
+    write(path, Preflight(checks=kept + found))
     if found:
-        is_fine = all(one["status"] in ("passed", "skipped") for one in found)
+        is_fine = all(one.status in ("passed", "skipped") for one in found)
         tell(summary if summary and is_fine else format_checks(found))
-    failed = [one for one in found if one["status"] == "failed"]
+    failed = [one for one in found if one.status == "failed"]
     if failed and not summary:
         raise ConfigError([
-            f"preflight, {one['name']}: {one['evidence']}{_advise(one, '; use ')}; preflight=off skips the checks"
+            f"preflight, {one.name}: {one.evidence}{_advise(one, '; use ')}; preflight=off skips the checks"
             for one in failed
         ])  # fmt: skip
 
 
-def describe_check(check: Check, config: dict[str, Any]) -> dict[str, Any]:
+def describe_check(check: Check, config: dict[str, Any]) -> records.Check:
     """The check as preflight.json has it, its remedy the first override that the resolved config accepts, or null; none
     of what has passed."""
     remedy = None if check.status == "passed" else choose_remedy(config, check.remedy)
-    return check._asdict() | {"remedy": remedy}
+    return records.Check(**check._asdict() | {"remedy": remedy})
 
 
-def format_checks(found: Sequence[dict[str, Any]]) -> str:
+def format_checks(found: Sequence[records.Check]) -> str:
     """A line for each check, name, status and evidence, for a terminal."""
-    width = max((len(one["name"]) for one in found), default=0)
-    lines = [
-        f"  {one['name']:<{width}}  {one['status']:<7}  {one['evidence']}{_advise(one, '; try ')}" for one in found
-    ]
+    width = max((len(one.name) for one in found), default=0)
+    lines = [f"  {one.name:<{width}}  {one.status:<7}  {one.evidence}{_advise(one, '; try ')}" for one in found]
     return printable("\n".join(lines))
 
 
-def _advise(one: dict[str, Any], verb: str) -> str:
-    return f"{verb}{one['remedy']}" if one["remedy"] else ""
+def _advise(one: records.Check, verb: str) -> str:
+    return f"{verb}{one.remedy}" if one.remedy else ""

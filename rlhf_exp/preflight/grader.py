@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from rlhf_exp.analysis.stats import Interval, as_interval, mean_interval, share_interval, wilson
-from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.preflight.answers import CORRUPTED, NOTHING, OTHER, PROMPT, RIGHT, Texts, write_texts
 from rlhf_exp.preflight.check import Check
@@ -26,6 +25,7 @@ from rlhf_exp.preflight.signal import expect_signal
 from rlhf_exp.rewards import MESSAGES, score_completions
 from rlhf_exp.rewards.table import REWARDS
 from rlhf_exp.runs.figures import number, percent
+from rlhf_exp.runs.records import Completion
 
 ROWS, FEWEST = 32, 8
 TEXTS, LIMIT_S = 20, 5.0
@@ -164,7 +164,7 @@ def verifier_determinism(bench: Bench) -> Check:
     """The same completion gets the same verdict again, and in another order; so do the rewards."""
     experiment, values = bench.experiment, dict[str, Callable[[Texts], list[Any]]]()
     texts = bench.texts.get(RIGHT, []) + bench.texts[PROMPT]
-    texts += [(group[0].text, experiment.task.eval[row]) for row, group in list(bench.start.items())[:ROWS]]
+    texts += [(group[0].completion, experiment.task.eval[row]) for row, group in list(bench.start.items())[:ROWS]]
     order = Random(0).sample(range(len(texts)), len(texts))
     if experiment.task.grade is not None:
         values["grades"] = lambda texts: [experiment.task.grade(*one) for one in texts]  # type: ignore[misc]

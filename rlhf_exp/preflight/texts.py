@@ -12,11 +12,11 @@ from transformers import GenerationConfig, PreTrainedConfig
 from trl.chat_template_utils import is_chat_template_prefix_preserving, is_chat_template_stop_token_trained
 
 from rlhf_exp.config.values import show
-from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import list_eos
 from rlhf_exp.models.scoring import Model, pad
 from rlhf_exp.preflight.check import Check
+from rlhf_exp.runs.records import Completion
 from rlhf_exp.tasks import Row
 from rlhf_exp.tasks.tokens import encode_prompts, encode_row
 
@@ -129,7 +129,7 @@ def check_end_of_text(experiment: Experiment, completions: Sequence[Completion])
     said += f", and {cut} ({cut / len(ended):.0%}) are cut off there" if cut else ""
     if not any(ended):
         said = f"none of {len(ended)} completions of the start model ends within max_tokens={budget}"
-    said += f"; the longest prompt leaves room for {experiment.folder.record['context_room']}"
+    said += f"; the longest prompt leaves room for {experiment.folder.record.context_room}"
     said += f"; end tokens {figures['end_tokens']}"
     return Check("end_of_text", "passed" if any(ended) else "warned", said, figures, [f"max_tokens={2 * budget}"])
 

@@ -12,13 +12,15 @@ of these completions as `reward_model/cut`.
 """
 
 from collections.abc import Callable
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import read_text
-from rlhf_exp.runs.load import read_config, read_json, refusing_damage
+from rlhf_exp.runs.load import read_config, refusing_damage
+from rlhf_exp.runs.records import Evaluation, read
 from rlhf_exp.tasks import Task, Text, as_completion
 
 if TYPE_CHECKING:
@@ -60,13 +62,11 @@ def load_model_reward(cfg: Config, task: Task) -> Callable[..., list[float]]:
 
 def _read_normalisation(cfg: Config) -> tuple[float, float]:
     """Mean and standard deviation of the trained reward model's scores of held-out answers."""
-    measured = read_json(Path(cfg.reward.path or "").expanduser() / "evaluation.json")
-    reward = measured.get("trained", {}).get("reward", {})
-    mean, std = reward.get("mean", {}).get("value"), reward.get("std")
-    if mean is None or not std:  # null is NaN
+    trained = read(Path(cfg.reward.path or "").expanduser() / "evaluation.json", Evaluation).trained
+    if trained is None or trained.reward is None or not trained.reward.std or isnan(trained.reward.std):
         needed = "has no held-out rewards that vary; must be the folder of a run of algo=reward_model, or use false"
         raise ConfigError([f"reward.normalize=true: reward.path={cfg.reward.path} {needed}"])
-    return mean, std
+    return trained.reward.mean["value"], trained.reward.std
 
 
 def _check_prompts(cfg: Config, tokenizer: "PreTrainedTokenizerBase", prompts: list[Any]) -> None:

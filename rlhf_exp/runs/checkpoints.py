@@ -3,7 +3,7 @@ library.
 
     find_checkpoint(run_dir)         # (path=.../checkpoint-40, broken=["checkpoint-80: optimizer.pt is missing"])
     rotate(run_dir / "checkpoints", keep=1)
-    find_best(run_dir).best          # (path=.../best-40, facts={"step": 40, "metric": "validation/accuracy", ...})
+    find_best(run_dir).best          # (path=.../best-40, facts=Best(step=40, metric="validation/accuracy", ...))
 
 Checkpoints are written by manifest.staged. A process may be killed, or a machine lose its power, between any two lines:
 an earlier whole checkpoint is then still there. best.json lies beside a best policy's weights, first in best-STEP/,
@@ -15,13 +15,13 @@ import shutil
 from contextlib import suppress
 from math import inf, isnan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rlhf_exp import processes
-from rlhf_exp.runs.folder import read_record
+from rlhf_exp.runs.files import NotARun
 from rlhf_exp.runs.inputs import BEST
-from rlhf_exp.runs.load import NotARun, read_json
 from rlhf_exp.runs.manifest import REMOVING, STAGING, explain_broken, explain_damage
+from rlhf_exp.runs.records import Best, read, read_record
 
 FOLDER, UNUSABLE = "checkpoints", "unusable-"
 NAME = re.compile(r"checkpoint-(\d+)")
@@ -39,14 +39,12 @@ class BestPolicy(NamedTuple):
     """A policy that was the best when it was measured."""
 
     path: Path
-    facts: dict[str, Any]
-    """Its step, metric and value, as best.json and run.json hold them."""
+    facts: Best
 
     @property
     def value(self) -> float:
-        """The lowest of all if its figure is not a number, which is null in JSON."""
-        value = self.facts["value"]
-        return float("-inf") if value is None or isnan(value) else value
+        """The lowest of all if its figure is not a number."""
+        return -inf if isnan(self.facts.value) else self.facts.value
 
 
 class KeptBest(NamedTuple):
@@ -109,16 +107,16 @@ def find_best(run_dir: Path) -> KeptBest:
 
     Where its folder has no best.json, or a torn one, run.json says which it is.
     """
-    recorded = read_record(run_dir).get("best") or {}
+    recorded = read_record(run_dir).best
     places = [path for path in (*run_dir.glob("best-*"), run_dir / "model") if path.is_dir()]
-    named = next((path for path in places if path.name in (f"best-{recorded.get('step')}", "model")), None)
-    facts = {path: _read_facts(path) or (recorded if path == named else {}) for path in places}
-    found = [BestPolicy(*one) for one in facts.items() if one[1]]
-    found.sort(key=lambda one: (-one.value, one.facts["step"]))
+    named = next((path for path in places if recorded and path.name in (f"best-{recorded.step}", "model")), None)
+    facts = {path: _read_facts(path) or (recorded if path == named else None) for path in places}
+    found = [BestPolicy(path, of) for path, of in facts.items() if of]
+    found.sort(key=lambda one: (-one.value, one.facts.step))
     reasons = [_explain_best(one.path) for one in found]
     best = next((one for one, reason in zip(found, reasons, strict=True) if reason is None), None)
     broken = [f"{one.path.name}: {reason}" for one, reason in zip(found, reasons, strict=True) if reason]
-    return KeptBest(best, broken, found[0].facts["step"] if found and found[0] is not best else None)
+    return KeptBest(best, broken, found[0].facts.step if found and found[0] is not best else None)
 
 
 def _explain_best(path: Path) -> str | None:
@@ -126,13 +124,11 @@ def _explain_best(path: Path) -> str | None:
     return explain_damage(path) if path.name == "model" else explain_broken(path)
 
 
-def _read_facts(folder: Path) -> dict[str, Any]:
-    """best.json; {} if there is none, or it is damaged."""
+def _read_facts(folder: Path) -> Best | None:
+    """best.json; None if there is none, or it is damaged."""
     with suppress(NotARun):
-        facts = read_json(folder / BEST)
-        if isinstance(facts.get("step"), int) and isinstance(facts.get("value", ""), float | int | None):
-            return facts
-    return {}
+        return read(folder / BEST, Best) if (folder / BEST).is_file() else None
+    return None
 
 
 def _list_checkpoints(folder: Path) -> list[Path]:

@@ -92,10 +92,10 @@ def check_inputs(cfg: Config, folder: RunFolder, inputs: dict[str, str]) -> None
         if changed := list_changes(found, processes.broadcast(inputs)):
             line = f"process {other} reads others than process 0 ({', '.join(changed)})"
             raise ConfigError([f"{line}; all need the same files, such as on a file system that they share"])
-    if cfg.resume and (changed := list_changes(folder.before.get("inputs", {}), inputs)):
+    if cfg.resume and (changed := list_changes(folder.before.inputs, inputs)):
         line = f"resume={cfg.resume}: is a run of other inputs ({', '.join(changed)})"
         raise ConfigError([f"{line}; start a new run with another output_dir"])
-    folder.record["inputs"] |= inputs
+    folder.record.inputs |= inputs
     folder.save()
 
 

@@ -16,8 +16,10 @@ import pandas as pd
 from rlhf_exp.config.values import nearest
 from rlhf_exp.errors import ConfigError, printable, show
 from rlhf_exp.runs.figures import duration, percent, write_name
-from rlhf_exp.runs.load import DEPTH, NotARun, list_run_folders, read_config, read_json, refusing_damage
+from rlhf_exp.runs.files import NotARun
+from rlhf_exp.runs.load import DEPTH, list_run_folders, read_config, refusing_damage
 from rlhf_exp.runs.lock import find_owner
+from rlhf_exp.runs.records import Diagnosis, Evaluation, RunRecord, read
 from rlhf_exp.runs.settings import flatten
 
 COLUMNS = ("folder", "status", "algo", "task", "model", "seed", "steps", "baseline", "trained", "health", "seconds",
@@ -93,15 +95,15 @@ def _read(path: Path) -> dict[str, Any]:
     unknown = dict.fromkeys(COLUMNS) | {"folder": str(path)}
     try:
         with refusing_damage(path):
-            info, evaluation = read_json(path / "run.json"), read_json(path / "evaluation.json")
-            accuracies = {side: evaluation.get(side, {}).get("accuracy") for side in ("baseline", "trained")}
-            killed = info["status"] == "running" and find_owner(path) is None
+            info, evaluation = read(path / "run.json", RunRecord), read(path / "evaluation.json", Evaluation)
+            sides = {"baseline": evaluation.baseline, "trained": evaluation.trained}
+            killed = info.status == "running" and find_owner(path) is None
             return unknown | {
-                **{key: info.get(key) for key in ("algo", "task", "model", "seed", "steps", "started")},
-                "status": "killed" if killed else info["status"],
-                **{side: found and float(found["value"]) for side, found in accuracies.items()},
-                "health": read_json(path / "diagnosis.json").get("health"),
-                "seconds": sum(info.get("seconds", {}).values()) or None,
+                **{key: getattr(info, key) for key in ("algo", "task", "model", "seed", "steps", "started")},
+                "status": "killed" if killed else info.status,
+                **{side: of.accuracy["value"] if of and of.accuracy else None for side, of in sides.items()},
+                "health": read(path / "diagnosis.json", Diagnosis).health,
+                "seconds": sum(info.seconds.values()) or None,
             }
     except NotARun as error:
         return unknown | {"status": "broken", "problem": str(error).removeprefix(f"{path}/")}

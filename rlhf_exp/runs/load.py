@@ -1,10 +1,9 @@
 """Reads run folders. A run that failed or is not finished can be read too: missing files are empty.
 
 run = load_run(Path("outputs/2026-01-01/12-00-00"))
-run.info["status"], run.metrics[-1]["step"], run.evaluation["trained"]["accuracy"]
+run.info.status, run.metrics[-1]["step"], run.evaluation.trained.accuracy
 """
 
-import json
 import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -14,26 +13,39 @@ from functools import cached_property
 from glob import glob
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import yaml
 from yaml import AliasEvent, YAMLError
 from yaml.composer import Composer, ComposerError
 
 from rlhf_exp.algorithms import ALGORITHMS, Algorithm
-from rlhf_exp.errors import ConfigError, name_error, say, show
-from rlhf_exp.runs.folder import read_jsonl, read_record, read_text
+from rlhf_exp.errors import ConfigError, name_error, say
+from rlhf_exp.runs.files import NotARun, read_file, read_json
+from rlhf_exp.runs.records import (
+    SIDES,
+    Completion,
+    Diagnosis,
+    Errors,
+    Evaluation,
+    Finding,
+    Measurement,
+    Pair,
+    Policy,
+    Ranking,
+    RunRecord,
+    read,
+    read_lines,
+    read_record,
+    read_series,
+)
 
 T = TypeVar("T")
 F = TypeVar("F")
 
 EXPECTED = "expected a run folder (it holds run.json) or a folder of run folders"
-SIDES = ("baseline", "trained")
 DEPTH = 4
 """How far below a folder runs are looked for."""
-
-OBJECTS = ("evaluation", "errors", "diagnosis")
-LINES = ("metrics", "alarms", "validation", "samples", "policies", "preferences")
 
 DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError, YAMLError, OSError)
 """What reading a damaged file raises. OmegaConf raises an OSError without a number for a file that holds 7."""
@@ -57,13 +69,6 @@ class SavedLoader(YamlLoader):
         return super().compose_node(parent, index)
 
 
-class NotARun(ConfigError):
-    """A path from which no run can be read; the message is one line for the user."""
-
-    def __init__(self, line: str) -> None:
-        super().__init__([line])
-
-
 @contextmanager
 def refusing_damage(what: object) -> Iterator[None]:
     """Raise NotARun for what a damaged or foreign file of `what` leads to: a value that is missing, or of another type.
@@ -85,29 +90,29 @@ class Run:
     """The content of one run folder; missing files are empty here."""
 
     path: Path
-    info: dict  # run.json
-    metrics: list[dict]
-    alarms: list[dict]  # alarms.jsonl
-    validation: list[dict]  # validation.jsonl
-    evaluation: dict
-    samples: list[dict]  # of samples.jsonl those of the task's own held-out rows
-    set_samples: list[dict]  # those of evaluation sets
-    policies: list[dict]  # policies.jsonl
-    preferences: list[dict]
-    errors: dict
+    info: RunRecord
+    metrics: list[dict[str, Any]]
+    alarms: list[Finding]
+    validation: list[Measurement]
+    evaluation: Evaluation
+    samples: list[Completion]  # of the task's own held-out rows
+    set_samples: list[Completion]  # of evaluation sets
+    policies: list[Policy]
+    preferences: list[Pair]
+    errors: Errors
     facts: dict  # data.json
-    diagnosis: dict
+    diagnosis: Diagnosis
     config: dict  # every interpolation resolved
     overrides: list[str]
 
     @property
     def status(self) -> str:
-        return self.info["status"]
+        return str(self.info.status)
 
     @cached_property
-    def completions(self) -> list[dict]:
+    def completions(self) -> list[Completion]:
         """completions.jsonl, some completions of each logged step of training; read only when it is asked for."""
-        return read_jsonl(self.path / "completions.jsonl")
+        return read_lines(self.path / "completions.jsonl", Completion)
 
     @cached_property
     def logged(self) -> dict[str, None]:
@@ -122,7 +127,7 @@ class Run:
     @property
     def algorithm(self) -> Algorithm | None:
         """What is known about its algorithm; None of a run that was refused before it had one."""
-        return ALGORITHMS.get(self.info.get("algo", ""))
+        return ALGORITHMS.get(self.info.algo or "")
 
     @property
     def trains_scorer(self) -> bool:
@@ -139,28 +144,28 @@ class Run:
         rows = [row for row in self.metrics if row.get(key) is not None] if key in self.logged else []
         return [row["step"] for row in rows], [row[key] for row in rows]
 
-    def paired_samples(self) -> list[tuple[dict, dict]]:
+    def paired_samples(self) -> list[tuple[Completion, Completion]]:
         """(baseline, trained): the first sampled completion of each row, in the order of the baseline's file."""
-        before, after = ([row for row in self.sampled(which) if not row["sample"]] for which in SIDES)
-        trained = {row["id"]: row for row in after}
-        return [(row, trained[row["id"]]) for row in before if row["id"] in trained]
+        before, after = ([one for one in self.sampled(which) if not one.sample] for which in SIDES)
+        trained = {one.id: one for one in after}
+        return [(one, trained[one.id]) for one in before if one.id in trained]
 
-    def sampled(self, which: str) -> list[dict]:
+    def sampled(self, which: str) -> list[Completion]:
         """The samples of one model without greedy ones."""
-        return [s for s in self.samples if s["which"] == which and s["decoding"] == "sampled"]
+        return [one for one in self.samples if one.which == which and one.decoding == "sampled"]
 
     def at_set(self, name: str) -> "Run":
         """The same with the task, the reward and the measurements of an evaluation set, if it has that, in place of its
         own."""
         values = self.config.get("eval", {}).get("sets", {}).get(name, {})
         config = self.config | {"task": values, "reward": {"path": values.get("reward")}}
-        samples = [line for line in self.set_samples if line["set"] == name]
-        return replace(self, config=config, evaluation=self.evaluation.get("sets", {}).get(name, {}), samples=samples)
+        samples = [one for one in self.set_samples if one.set == name]
+        return replace(self, config=config, evaluation=self.evaluation.sets.get(name, Evaluation()), samples=samples)
 
-    def preference(self, which: str) -> dict:
-        """The measurements on held-out pairs: the whole section of a reward model, a part of a policy's; or {}."""
-        section = self.evaluation.get(which, {})
-        return section if self.trains_scorer else section.get("preference", {})
+    def preference(self, which: Literal["baseline", "trained"]) -> Ranking | None:
+        """The measurements on held-out pairs: the whole section of a reward model, a part of a policy's."""
+        section = getattr(self.evaluation, which)
+        return section if section is None or self.trains_scorer else section.preference
 
 
 def list_run_folders(path: Path) -> list[Path]:
@@ -191,7 +196,7 @@ def find_runs(path: Path) -> list[Path]:
         raise NotARun(f"{path}: {'not a folder' if path.exists() else 'no such folder'}; {EXPECTED}")
     if not (found := list_run_folders(path)):
         raise NotARun(f"{path}: no run.json in it; {EXPECTED}")
-    whole = [run_dir for run_dir in found if read_record(run_dir).get("status") != "broken"]
+    whole = [run_dir for run_dir in found if read_record(run_dir).status != "broken"]
     for run_dir in found:
         if whole and run_dir not in whole:
             say(f"{run_dir}: left out, its run.json is torn")
@@ -205,18 +210,27 @@ def load_run(path: Path) -> Run:
         NotARun: run.json is missing, or another file cannot be read.
     """
     with refusing_damage(path):
-        info = read_json(path / "run.json")
-        if "status" not in info:
+        info = read(path / "run.json", RunRecord)
+        if info.status is None:
             raise NotARun(f"{path}: no run.json with a status in it; {EXPECTED}")
-        parts: dict[str, Any] = {name: read_json(path / f"{name}.json") for name in OBJECTS}
-        parts |= {name: read_jsonl(path / f"{name}.jsonl") for name in LINES}
-        lines, parts["samples"], parts["set_samples"] = parts["samples"], [], []
-        for line in lines:
-            parts["set_samples" if "set" in line else "samples"].append(line)
-        for name in ("metrics", "validation"):
-            check_series(path / f"{name}.jsonl", parts[name])
-        facts, overrides = read_json(path / "data.json"), read_saved(path, "overrides", list)
-        return Run(path, info, facts=facts, config=read_config(path), overrides=overrides, **parts)
+        samples = read_lines(path / "samples.jsonl", Completion)
+        return Run(
+            path,
+            info,
+            metrics=read_series(path / "metrics.jsonl"),
+            alarms=read_lines(path / "alarms.jsonl", Finding),
+            validation=read_lines(path / "validation.jsonl", Measurement),
+            evaluation=read(path / "evaluation.json", Evaluation),
+            samples=[one for one in samples if one.set is None],
+            set_samples=[one for one in samples if one.set is not None],
+            policies=read_lines(path / "policies.jsonl", Policy),
+            preferences=read_lines(path / "preferences.jsonl", Pair),
+            errors=read(path / "errors.json", Errors),
+            facts=read_json(path / "data.json"),
+            diagnosis=read(path / "diagnosis.json", Diagnosis),
+            config=read_config(path),
+            overrides=read_saved(path, "overrides", list),
+        )
 
 
 def read_each(paths: Iterable[T], read: Callable[[T], F]) -> list[F]:
@@ -237,27 +251,6 @@ def read_each(paths: Iterable[T], read: Callable[[T], F]) -> list[F]:
     for line in problems:
         say(f"{line}; left out")
     return found
-
-
-def check_series(path: Path, rows: list[dict]) -> None:
-    """Refuse what no run writes: a row without its step, or a figure that is no number, or in validation.jsonl no list
-    of a number for each id.
-
-    Raises:
-        NotARun: the line names the row and the figure.
-    """
-    for number, row in enumerate(rows, 1):
-        for name, value in {"step": None, **row}.items():
-            values = value if "id" in row and isinstance(value, list) else [value]
-            if name == "step":
-                is_right, must = type(value) is int, "a whole number"
-            else:
-                is_right = len(values) == len(row.get("id", "1")) and all(
-                    isinstance(x, float | int | None) for x in values
-                )
-                must = "numbers, one for each id" if "id" in row else "a number"
-            if not is_right and name != "id":
-                raise NotARun(f"{path}: row {number} has {name}={show(value, 40)}; must be {must}")
 
 
 def read_config(path: Path) -> dict:
@@ -281,34 +274,6 @@ def read_saved(path: Path, name: str, form: type[dict] | type[list]) -> Any:
 def parse_yaml(text: str, loader: type[YamlLoader] = YamlLoader) -> Any:
     """The values of a YAML text, as those of a saved config."""
     return yaml.load(text, Loader=loader)
-
-
-def read_json(path: Path) -> dict:
-    """A JSON object; empty if the file is missing or empty.
-
-    Raises:
-        NotARun: it cannot be read, or is of another form.
-    """
-    return read_file(path, json.loads, dict)
-
-
-def read_file(path: Path, parse: Callable[[str], Any], form: type) -> Any:
-    """What is in a file, or an empty `form` if it is missing or empty.
-
-    Raises:
-        NotARun: it cannot be read, or is of another form.
-    """
-    try:
-        text = read_text(path)
-        found = parse(text) if text else None
-    except OSError as error:
-        raise NotARun(f"{path}: cannot be read ({error.strerror})") from error
-    except (YAMLError, ValueError, RecursionError) as error:
-        form_name = "YAML" if path.suffix in (".yaml", ".yml") else "JSON"
-        raise NotARun(f"{path}: not valid {form_name} ({' '.join(str(error).split())})") from error
-    if found is not None and not isinstance(found, form):
-        raise NotARun(f"{path}: expected a {'mapping' if form is dict else 'list'}, found {type(found).__name__}")
-    return found or form()
 
 
 def _natural(path: Path) -> list[str | int]:

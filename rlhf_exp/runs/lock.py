@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlhf_exp.errors import NOTE, ConfigError, name_error, say
-from rlhf_exp.runs.folder import read_record
+from rlhf_exp.runs.records import read_record
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -130,7 +130,7 @@ def point_latest(folder: Path) -> Iterator[None]:
     try:
         yield
     except ConfigError:
-        if before and read_record(OUTPUTS / before).get("status") == "refused":
+        if before and read_record(OUTPUTS / before).status == "refused":
             before = None
         if latest.is_symlink() and os.readlink(latest) == own:
             _link(latest, before)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rlhf_exp.runs.folder import read_text
+from rlhf_exp.runs.files import read_text
 from rlhf_exp.runs.inputs import MANIFEST, WEIGHTS, hash_path
 
 STAGING, REMOVING = ".saving", ".removing-"

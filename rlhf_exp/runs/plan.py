@@ -16,10 +16,10 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import find_checkpoint
 from rlhf_exp.runs.environment import list_versions
-from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.inputs import hash_inputs, list_changes
 from rlhf_exp.runs.load import refusing_damage
 from rlhf_exp.runs.lock import find_owner
+from rlhf_exp.runs.records import read_record
 from rlhf_exp.runs.settings import find_differences
 
 # What a run leaves in its folder. checkpoints.py renames incomplete checkpoints.
@@ -80,14 +80,14 @@ def check_resume(cfg: Config) -> list[str]:
     with refusing_damage(folder):
         _require_same(folder, cfg, f"resume={folder}", resumes=True)
         record, now = read_record(folder), list_versions()
-        versions = record.get("versions", {}).items()
+        versions = record.versions.items()
         notes = [f"{name} {old}, here {now.get(name, 'none')}" for name, old in versions if old != now.get(name)]
         return [f"resume={folder}: {note}" for note in notes]
 
 
 def start_anew(folder: Path) -> None:
     """Remove what a run that is not resumed has left in `folder`, if there is one."""
-    if not read_record(folder):
+    if read_record(folder).status is None:
         return
     for path in (*(folder / name for name in WRITTEN), *folder.glob("best-*")):
         if path.is_dir():
@@ -99,14 +99,14 @@ def start_anew(folder: Path) -> None:
 def _read_status(folder: Path, cfg: Config) -> str | None:
     """The status of the run in the folder; None if it holds no more than a preflight, which a whole run replaces."""
     record = read_record(folder)
-    return None if record.get("preflight") == "only" != cfg.preflight else record.get("status")
+    return None if record.preflight == "only" != cfg.preflight else record.status
 
 
 def _check_resume(folder: Path) -> list[str]:
     if not (folder / "run.json").is_file():
         return [f"resume={folder}: not a run's folder, it has no run.json"]
     newest = find_checkpoint(folder)
-    if newest.path is not None or read_record(folder).get("status") == "finished":
+    if newest.path is not None or read_record(folder).status == "finished":
         return []
     broken = f" that is whole ({', '.join(newest.broken)})" if newest.broken else " yet"
     return [f"resume={folder}: has no checkpoint{broken}; start anew with its overrides and another output_dir"]
@@ -133,10 +133,10 @@ def _require_same(folder: Path, cfg: Config, where: str, resumes: bool) -> None:
         OtherRun: the line begins with `where`.
     """
     record, inputs = read_record(folder), hash_inputs(cfg)
-    before = record.get("inputs") or {}
+    before = record.inputs
     same = {name for name in inputs if before.get(name) == inputs[name]}  # another path with the same content
-    started = {"processes": (record.get("processes", 1), processes.count()),
-               "scale": (record.get("scale", "none"), cfg.scale.name)}  # fmt: skip
+    started = {"processes": (record.processes, processes.count()),
+               "scale": (record.scale or "none", cfg.scale.name)}  # fmt: skip
     settings = [f"{key}={old}, here {new}" for key, (old, new) in started.items() if resumes and old != new]
     settings += [line for name, line in find_differences(folder, cfg).items() if name not in same]
     for kind, lines in (("settings", settings), ("inputs", list_changes(before, inputs))):

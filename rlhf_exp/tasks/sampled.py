@@ -13,18 +13,17 @@ Pairs are split by prompt: a hash of the row's id, other than the one that made 
 prompts into train, 8 into validation and 12 into test. Each held-out prompt gives one pair.
 """
 
-import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import PAIR, PAIRS, Form
-from rlhf_exp.runs.load import read_config, read_file, read_json, refusing_damage
+from rlhf_exp.runs.load import read_config, refusing_damage
+from rlhf_exp.runs.records import Completion, Evaluation, read, read_lines
 from rlhf_exp.tasks.loading import Task
 from rlhf_exp.tasks.splits import split_of
 from rlhf_exp.tasks.texts import Row, as_completion
@@ -35,8 +34,7 @@ ALIKE = (
 )
 """Keys of a task by which samples were drawn, split and graded: those of a run must be the same."""
 
-Sample = dict[str, Any]
-Prompts = dict[str, tuple[list[Sample], list[Sample]]]
+Prompts = dict[str, tuple[list[Completion], list[Completion]]]
 """The correct and the wrong completions of each prompt, by the row's id: those that the budget did not cut off, each
 text once, in the order of sampling."""
 
@@ -71,17 +69,17 @@ def learn_from(cfg: Config, task: Task, folder: Path) -> Task:
     return replace(task, train=train, pairs=held_out, demonstrations=[], notes=notes, facts=whole)
 
 
-def sort_samples(samples: list[Sample]) -> Prompts:
-    prompts: Prompts = {sample["id"]: ([], []) for sample in samples}
+def sort_samples(samples: list[Completion]) -> Prompts:
+    prompts: Prompts = {sample.id: ([], []) for sample in samples}
     seen = set()
     for sample in samples:
-        if not sample["truncated"] and (text := (sample["id"], sample["completion"].strip())) not in seen:
+        if not sample.truncated and (text := (sample.id, sample.completion.strip())) not in seen:
             seen.add(text)
-            prompts[sample["id"]][sample["outcome"] != "correct"].append(sample)
+            prompts[sample.id][not sample.is_correct].append(sample)
     return prompts
 
 
-def count_samples(samples: list[Sample]) -> dict[str, int]:
+def count_samples(samples: list[Completion]) -> dict[str, int]:
     """Counts of prompts and completions. Each prompt is one of with_pairs, all_correct, all_wrong and none_ended, by
     its completions that were not cut off; `truncated` counts those that were."""
     prompts = sort_samples(samples).values()
@@ -93,7 +91,7 @@ def count_samples(samples: list[Sample]) -> dict[str, int]:
         "all_wrong": kinds[False, True],
         "none_ended": kinds[False, False],
         "completions": len(samples),
-        "truncated": sum(sample["truncated"] for sample in samples),
+        "truncated": sum(sample.truncated for sample in samples),
     }
 
 
@@ -105,25 +103,21 @@ def describe_counts(counts: dict[str, int]) -> str:
     ).format_map(counts)
 
 
-def _read_samples(cfg: Config, task: Task, folder: Path, where: str) -> list[Sample]:
+def _read_samples(cfg: Config, task: Task, folder: Path, where: str) -> list[Completion]:
     """The completions in the folder, after checking that this task may learn from them."""
-    config, baseline = read_config(folder)["task"], read_json(folder / "evaluation.json")["baseline"]
-    samples = read_file(folder / "samples.jsonl", _parse_lines, list)
+    config, baseline = read_config(folder)["task"], read(folder / "evaluation.json", Evaluation).baseline
+    samples = read_lines(folder / "samples.jsonl", Completion)
     for key in ("name", *ALIKE):
         found, wanted = config.get(key), getattr(cfg.task, key, None)
         if key in config and found != wanted:
             raise ConfigError([f"{where}: was sampled with task.{key}={show(found)}, and here it is {show(wanted)}"])
-    if baseline.get("split") != "train":
+    if baseline is None or baseline.split != "train":
         raise ConfigError([f"{where}: its prompts are held out, not to be learned from; use task.samples=self"])
-    found, wanted = "messages" in samples[0], not isinstance(task.eval[0]["prompt"], str)
+    found, wanted = samples[0].messages is not None, not isinstance(task.eval[0]["prompt"], str)
     if found != wanted:
         chat = "chat messages" if found else "plain text"
         raise ConfigError([f"{where}: its prompts are {chat}, and those of this run are not; see task.prompt"])
     return samples
-
-
-def _parse_lines(text: str) -> list[Sample]:
-    return [json.loads(line) for line in text.rstrip("\n").split("\n")]  # U+2028 ends no line
 
 
 def _list_rows(prompts: Prompts, form: Form, most: int, split: str | None) -> list[Row]:
@@ -135,9 +129,10 @@ def _list_rows(prompts: Prompts, form: Form, most: int, split: str | None) -> li
         if split not in (None, split_of(f"pairs of {name}")):
             continue
         for i, made in enumerate(form.learn(correct, wrong, most), 1):
-            of = next(value for value in made.values() if isinstance(value, dict))
-            row: Row = {"id": f"{name} #{i}", "prompt": of.get("messages", of["prompt"])}
+            of = next(value for value in made.values() if isinstance(value, Completion))
+            chat = of.messages is not None
+            row: Row = {"id": f"{name} #{i}", "prompt": of.messages if chat else of.prompt}
             for key, value in made.items():
-                row[key] = as_completion(value["completion"], "messages" in of) if isinstance(value, dict) else value
+                row[key] = as_completion(value.completion, chat) if isinstance(value, Completion) else value
             rows.append(row)
     return rows

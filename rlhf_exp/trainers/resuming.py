@@ -33,7 +33,7 @@ from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.errors import ConfigError, say
 from rlhf_exp.models.row_random import Key, give_row_random
 from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, WORK, name_of_rank, rotate
-from rlhf_exp.runs.folder import write_json
+from rlhf_exp.runs.files import write_json
 from rlhf_exp.runs.manifest import STAGING, staged
 
 AnyTrainer: Any = object  # the base of a class that comes before a TRL trainer among the bases; checkers take any

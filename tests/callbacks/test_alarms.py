@@ -11,7 +11,8 @@ from rlhf_exp.callbacks.alarms import Alarms
 from rlhf_exp.config.schema import Monitor
 from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.findings import FINDINGS
-from rlhf_exp.runs.folder import append_jsonl, keep_rows, read_jsonl
+from rlhf_exp.runs.files import read_jsonl
+from rlhf_exp.runs.records import Metrics, append, keep_lines
 from rlhf_exp.runs.stopping import StopSignals
 
 
@@ -19,7 +20,13 @@ def find_losses(metrics):
     """An alarm named after each loss above 1, which no longer is one when the loss has fallen."""
     high = [row for row in metrics if row["step"] == metrics[-1]["step"] and row["loss"] > 1]
     return [
-        {"name": f"loss_{row['loss']:g}", "steps": [row["step"], row["step"]], "evidence": "high", "remedy": "seed=1"}
+        {
+            "name": f"loss_{row['loss']:g}",
+            "severity": "warning",
+            "steps": [row["step"], row["step"]],
+            "evidence": "high",
+            "remedy": "seed=1",
+        }
         for row in high
     ]
 
@@ -29,7 +36,7 @@ class Run:
 
     def __init__(self, folder, step=0, find=find_losses, **monitor):
         self.folder, self.signals = folder, StopSignals()
-        keep_rows(folder / "metrics.jsonl", step)  # as the writer of the metrics does
+        keep_lines(folder / "metrics.jsonl", step, Metrics)  # as the writer of the metrics does
         keys = {"every_steps": 2, "stop_on_nonfinite": True, "stop_on": [], "ignore": []} | monitor
         monitor = Monitor(probe_rows=1, probe_tokens=1, completions=0, **keys)
         self.alarms = Alarms(folder, find, monitor, self.signals)
@@ -39,7 +46,7 @@ class Run:
         args = SimpleNamespace(learning_rate=0.1, max_grad_norm=1.0)
         for step, loss in enumerate(losses, start):
             logs = {"loss": loss, **others}
-            append_jsonl(self.folder / "metrics.jsonl", {"step": step, **logs})
+            append(self.folder / "metrics.jsonl", Metrics(step=step, **logs))
             self.alarms.on_log(args, TrainerState(global_step=step, max_steps=99), TrainerControl(), logs=logs)
 
     def rows(self):

@@ -6,7 +6,9 @@ import pytest
 
 from rlhf_exp.callbacks import completions
 from rlhf_exp.callbacks.completions import CompletionsWriter
-from rlhf_exp.runs.folder import RunFolder, read_jsonl
+from rlhf_exp.runs.files import read_jsonl
+from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.runs.records import RunRecord
 from tests.building import QUIET, ROLLOUTS_OF_8, UNTRAINED, build, reward_length
 
 ROWS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ."} for i in range(16)]
@@ -21,7 +23,7 @@ def train(folder, *overrides, most=8, rows=ROWS, resume=None):
     """The lines that training has written, and TRL's figures of each step."""
     trainer = build(folder, *SMALL, *overrides, rows=rows, reward=reward_length)
     trainer.processing_class.chat_template = "{% for message in messages %}{{ message.content }} {% endfor %}"
-    trainer.add_callback(CompletionsWriter(trainer, RunFolder(folder, {}), most))
+    trainer.add_callback(CompletionsWriter(trainer, RunFolder(folder, RunRecord()), most))
     trainer.train(resume_from_checkpoint=resume)
     logged = {row["step"]: row for row in trainer.state.log_history if "reward" in row}
     return read_jsonl(folder / "completions.jsonl"), logged

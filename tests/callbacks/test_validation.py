@@ -8,7 +8,9 @@ from transformers import TrainerControl, TrainerState
 
 from rlhf_exp.callbacks.metrics import MetricsWriter
 from rlhf_exp.callbacks.validation import Best, Validate, WritePage
-from rlhf_exp.runs.folder import RunFolder, read_jsonl
+from rlhf_exp.runs.files import read_jsonl
+from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.runs.records import Measurement
 
 METRIC = "validation/accuracy"
 
@@ -19,7 +21,11 @@ class Trainer:
     def __init__(self, folder, figures, every, best=False, step=0, steps=10, spent_at=None):
         self.folder, self.state, self.spent_at = folder, TrainerState(global_step=step, max_steps=steps), spent_at
         self.best = Best(folder, METRIC, self.save) if best else None
-        validate = Validate(folder.path, lambda step: {"id": ["x"], "accuracy": [figures[step]]}, every, self.best)
+
+        def measure(_, step):
+            return Measurement(step=step, id=["x"], accuracy=[figures[step]])
+
+        validate = Validate(folder.path, measure, every, self.best)
         self.callbacks = [validate, MetricsWriter(folder.path, None, every_steps=1)]
 
     def save(self, path):

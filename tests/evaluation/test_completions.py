@@ -6,14 +6,16 @@ import torch
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation import cache
-from rlhf_exp.evaluation.completions import Completion, judge, measure_kl, sample_held_out
+from rlhf_exp.evaluation.completions import judge, measure_kl, sample_held_out
 from rlhf_exp.evaluation.metrics import summarise
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import Sampling
 from rlhf_exp.models.untrained import build_trace_tokenizer
 from rlhf_exp.models.vllm import choose_engine
 from rlhf_exp.rewards import build_rewards
+from rlhf_exp.runs.records import Completion
 from rlhf_exp.tasks import load_task
+from rlhf_exp.tasks.texts import describe_prompt
 from rlhf_exp.tasks.tokens import encode_prompts
 from tests.building import build_random
 
@@ -95,7 +97,7 @@ def test_other_sampling_has_its_own_kl_beside_the_one_at_temperature_1():
     section = summarise(found, 12)
     assert section["kl_sampled"]["mean"]["value"] == pytest.approx(sum(one.kl_sampled for one in drawn) / len(drawn))
     assert 0 < section["kl_sampled"]["outside"]["value"] < 1
-    assert "kl_sampled" not in section["greedy"] and "kl_sampled" not in found[-1].describe("trained", task.eval[-1])
+    assert "kl_sampled" not in section["greedy"] and "kl_sampled" not in found[-1].model_fields_set
     baseline = sample(start, cfg)[: len(prompts)]
     assert {figure for one in baseline for figure in (one.kl, one.kl_sampled, one.kl_outside)} == {0.0}
 
@@ -108,7 +110,7 @@ def test_each_completion_is_graded_once_whatever_the_reward_is_made_of(reward):
     rewards = build_rewards(cfg, watched)
     graded.clear()  # of trials
     found = judge(set_up(cfg, watched, rewards), sample(make_model(), cfg))
-    assert graded == [one.text for one in found]
+    assert graded == [one.completion for one in found]
     assert all(reward in one.rewards for one in found)
 
 
@@ -117,7 +119,7 @@ def test_samples_say_which_of_a_rows_completions_they_are_how_they_were_decoded_
     cfg = replace(cfg, reward=replace(cfg.reward, weights={"outcome": 2.0}))
     task = load(cfg)
     found = judge(set_up(cfg, task, build_rewards(cfg, task)), sample(make_model(), cfg))
-    samples = [one.describe("baseline", task.eval[one.row]) for one in found]
+    samples = [one.model_dump(exclude_unset=True) for one in found]
     ids = [row["id"] for row in task.eval]
     assert [(s["id"], s["sample"], s["decoding"]) for s in samples] == [
         *((name, i, "sampled") for name in ids for i in range(3)),
@@ -125,7 +127,7 @@ def test_samples_say_which_of_a_rows_completions_they_are_how_they_were_decoded_
     ]
     assert [s["completion"] for s in samples] == TOKENIZER.batch_decode([one.ids for one in found], True)
     assert set(samples[0]) == {
-        "which", "id", "sample", "decoding", "prompt", "completion", "tokens", "truncated", "outcome", "extracted",
+        "id", "sample", "decoding", "prompt", "completion", "tokens", "truncated", "outcome", "extracted",
         "rewards", "reward", "kl",
     }  # fmt: skip
     for line in samples:
@@ -141,17 +143,16 @@ def test_rewards_that_compare_completions_see_as_many_of_the_start_model_as_of_t
 
     experiment = set_up(replace(cfg, reward=replace(cfg.reward, weights={"group": 1.0})), rewards=[group])
     ids = [[5 + i, TOKENIZER.eos_token_id] for i in range(20)]
-    found = judge(experiment, [Completion(i // 4, i % 4, "sampled", ids[i], truncated=False) for i in range(20)])
+    found = judge(experiment, [Completion(row=i // 4, sample=i % 4, ids=ids[i]) for i in range(20)])
     assert [one.reward for one in found] == [2.0] * 20
-    assert [one.text for one in found] == TOKENIZER.batch_decode(ids, True)
+    assert [one.completion for one in found] == TOKENIZER.batch_decode(ids, True)
 
 
 def test_of_a_chat_prompt_the_sample_holds_the_messages_and_shows_the_last_and_no_grade_that_is_not_there():
     messages = [{"role": "system", "content": "Count."}, {"role": "user", "content": "use 8 7 3 make 53 ."}]
-    row = {"id": "1", "prompt": messages}
-    sample = Completion(0, 0, "sampled", [5, 1], truncated=False).describe("baseline", row)
-    assert sample["prompt"] == "use 8 7 3 make 53 ." and sample["messages"] == messages
-    assert not {"outcome", "extracted", "rewards", "reward"} & set(sample)
+    sample = Completion(ids=[5, 1], **describe_prompt(messages))
+    assert sample.prompt == "use 8 7 3 make 53 ." and sample.messages == messages
+    assert not {"outcome", "extracted", "rewards", "reward"} & set(sample.model_dump(exclude_unset=True))
 
 
 CHANGES = [

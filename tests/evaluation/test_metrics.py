@@ -1,13 +1,12 @@
 import statistics
-from dataclasses import replace
 from itertools import combinations
 from random import Random
 
 import pytest
 
 from rlhf_exp.analysis.stats import DIFFERENCES, mean_interval, paired_interval, share_interval, wilson, win_rate
-from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.evaluation.metrics import compare, distinct_n, summarise
+from rlhf_exp.runs.records import Completion
 
 SCORES = {"correct": 1.0, "partial": 0.1, "failed": 0.0}
 
@@ -20,9 +19,9 @@ def make(rows, decoding="sampled", **extra):
         for place, (outcome, extracted) in enumerate(row):
             body = [100 * r + place + 5] + [7] * (1 + r + place)
             ids = [*body, 7] if outcome == "failed" else [*body, 1]
-            grade = {"outcome": outcome, "extracted": extracted}
-            kept = {"grade": grade, "reward": SCORES[outcome], "kl": 0.5 * place} | extra
-            made.append(Completion(r, place, decoding, ids, outcome == "failed", **kept))
+            kept = {"outcome": outcome, "extracted": extracted, "reward": SCORES[outcome], "kl": 0.5 * place} | extra
+            cut = outcome == "failed"
+            made.append(Completion(row=r, sample=place, decoding=decoding, ids=ids, truncated=cut, **kept))
     return made
 
 
@@ -106,7 +105,7 @@ def test_more_completions_than_k_sharpen_what_is_estimated_for_k():
     pairs = make([row[i : i + 2] for row in rows for i in (0, 2, 4)])
     of_pairs = summarise(pairs, 12)["majority_at_k"]
     assert section["majority_at_k"]["value"] == pytest.approx(of_pairs["value"])
-    first = [one for one in samples if one.place < 2]
+    first = [one for one in samples if one.sample < 2]
     assert section["distinct"] == summarise(first, 12)["distinct"]
     assert not {"pass_at_k", "majority_at_k"} & set(summarise(samples, 12, 1))
 
@@ -132,14 +131,14 @@ def test_sides_may_have_different_numbers_of_completions():
 
 
 def test_what_cannot_be_compared_is_absent():
-    no_reward, no_grade = make([[C], [F]], reward=None), make([[C], [F]], grade={})
-    neither = make([[C], [F]], grade={}, reward=None)
+    no_reward, no_grade = make([[C], [F]], reward=None), make([[C], [F]], outcome=None)
+    neither = make([[C], [F]], outcome=None, reward=None)
     always, rewarded = {"mean_tokens", "truncation_rate", "utilisation", "kl", "n"}, win_rate([1.0, 0.0], [1.0, 0.0])
     assert set(compare(no_reward, no_reward, 12)) == {*always, "difference", "changes"}
     assert set(compare(no_grade, no_grade, 12)) == {*always, "reward", *rewarded}
     assert compare(no_grade, no_grade, 12).items() >= rewarded.items()
     assert set(compare(neither, neither, 12)) == always
-    found = summarise(neither + make([[C], [F]], "greedy", grade={}, reward=None), 12)
+    found = summarise(neither + make([[C], [F]], "greedy", outcome=None, reward=None), 12)
     assert set(found) == {*always, "completions", "max_tokens", "distinct", "greedy"}
     assert set(found["greedy"]) == {"mean_tokens", "truncation_rate"}
 
@@ -149,10 +148,11 @@ def test_every_difference_stands_where_the_figure_does_and_is_of_rows():
     baseline = make([[F, F], [C, P]]) + make([[F], [F]], "greedy")
     trained = make([[C, F], [C, C]], kl=2.0, kl_sampled=1.0, kl_outside=0.5) + make([[C], [F]], "greedy")
     baseline, trained = (
-        [replace(one, grade=one.grade | {"lenient": lenient}) if one.decoding == "sampled" else one for one in side]
+        [one.model_copy(update={"lenient": lenient}) if one.decoding == "sampled" else one for one in side]
         for side, lenient in ((baseline, False), (trained, True))
     )
-    trained[:2] = [replace(one, ids=[3] * 4 + one.ids) for one in trained[:2]]  # the first row's completions
+    # The first row's completions.
+    trained[:2] = [one.model_copy(update={"ids": [3] * 4 + one.ids}) for one in trained[:2]]
     assert summarise(trained, 16)["lenient_accuracy"]["value"] == 1.0
     paired = compare(baseline, trained, max_tokens=16)
     assert paired["mean_tokens"] == paired_interval([3.5, 4.5], [7.5, 4.5]) and paired["mean_tokens"]["value"] == 2
@@ -175,5 +175,5 @@ def test_distinct_n_counts_by_hand_and_without_the_end():
     assert distinct_n(texts, 2) == 3 / 4
     assert distinct_n([[1], []], 2) == 0.0
     # without the end, 5 7 <eos> and 6 7 (cut off): tokens 5 7 6 7, bigrams 57 67
-    samples = [Completion(0, 0, "sampled", [5, 7, 1], truncated=False), Completion(1, 0, "sampled", [6, 7], True)]
+    samples = [Completion(row=0, ids=[5, 7, 1]), Completion(row=1, ids=[6, 7], truncated=True)]
     assert summarise(samples, 12)["distinct"] == {"1": 3 / 4, "2": 1.0}

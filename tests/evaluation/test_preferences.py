@@ -4,19 +4,20 @@ import pytest
 
 from rlhf_exp.analysis.stats import wilson
 from rlhf_exp.evaluation.preferences import (
-    ANSWERS,
     KINDS,
     SHOWN,
     compare_preferences,
     find_errors,
     summarise_preferences,
 )
+from rlhf_exp.runs.records import Pair
 
 
 def make_row(margin, chosen_tokens=10, rejected_tokens=10, subset="a", rejected_reward=0.0, name="x", texts=("a", "b")):
-    return {"id": name, "subset": subset, "margin": margin, "chosen_reward": rejected_reward + margin,
-            "rejected_reward": rejected_reward, "chosen_tokens": chosen_tokens,
-            "rejected_tokens": rejected_tokens, **dict(zip(ANSWERS, texts, strict=True))}  # fmt: skip
+    rewards = {"margin": margin, "chosen_reward": rejected_reward + margin, "rejected_reward": rejected_reward}
+    tokens = {"chosen_tokens": chosen_tokens, "rejected_tokens": rejected_tokens}
+    known = {"which": "trained", "id": name, "subset": subset, "prompt": "?"}
+    return Pair(**known, **rewards, **tokens, chosen=texts[0], rejected=texts[1])
 
 
 def test_accuracy_counts_a_tie_as_half_right():
@@ -107,26 +108,26 @@ def test_each_error_has_the_first_kind_that_fits():
     rows.append(make_row(-1.16, 10, 20, name="12", texts=("Take the  bus.", "Take the bus. It is near.")))
     errors = find_errors(rows)
     # sizes sorted: 0, .1, .2, 1, 1.1, 1.15, 1.16, 1.2, 1.25, 1.3, 1.4, 5, 6: the quartiles lie at 1 and 1.3
-    assert errors["thresholds"] == {"near_tie": pytest.approx(1.0), "confident": pytest.approx(1.3)}
-    assert {row["id"]: row["kind"] for row in errors["shown"]} == {
+    assert errors.thresholds == {"near_tie": pytest.approx(1.0), "confident": pytest.approx(1.3)}
+    assert {row.id: row.kind for row in errors.shown} == {
         "7": "confident", "6": "confident", "9": "other", "3": "longer_wins", "2": "near_tie", "0": "near_tie",
         "11": "refusal_preferred", "12": "length_only",
     }  # fmt: skip
-    assert [row["id"] for row in errors["shown"]] == ["7", "6", "9", "12", "11", "3", "2", "0"]
-    assert errors["counts"] == dict(zip(KINDS, (2, 2, 1, 1, 1, 1), strict=True))
+    assert [row.id for row in errors.shown] == ["7", "6", "9", "12", "11", "3", "2", "0"]
+    assert errors.counts == dict(zip(KINDS, (2, 2, 1, 1, 1, 1), strict=True))
 
 
 def test_the_pairs_shown_are_the_worst_of_every_kind():
     rows = [make_row(-m / 10, 10, 20 - m % 2 * 15, name=str(m)) for m in range(1, 401)]
     errors = find_errors(rows)
-    shown = [row["kind"] for row in errors["shown"]]
+    shown = [row.kind for row in errors.shown]
     assert len(shown) == SHOWN >= 20
-    assert sum(errors["counts"].values()) == 400
-    assert {kind: shown.count(kind) for kind in errors["counts"]} == {
+    assert sum(errors.counts.values()) == 400
+    assert {kind: shown.count(kind) for kind in errors.counts} == {
         "confident": 8, "near_tie": 8, "refusal_preferred": 0, "length_only": 0, "longer_wins": 7, "other": 7,
     }  # fmt: skip
-    assert [row["id"] for row in errors["shown"][:8]] == [str(m) for m in range(400, 392, -1)]
-    margins = [row["margin"] for row in errors["shown"]]
+    assert [row.id for row in errors.shown[:8]] == [str(m) for m in range(400, 392, -1)]
+    margins = [row.margin for row in errors.shown]
     assert margins == sorted(margins)
 
 

@@ -6,7 +6,7 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation import cache
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
-from rlhf_exp.runs.folder import read_jsonl
+from rlhf_exp.runs.files import read_jsonl
 from rlhf_exp.tasks import load_held_out
 from tests.evaluation.test_evaluators import SFT, SMALL, measure
 

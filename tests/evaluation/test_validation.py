@@ -13,7 +13,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.evaluation.completions import sample_held_out
 from rlhf_exp.evaluation.evaluators import Validation
 from rlhf_exp.models.loading import load_policy
-from rlhf_exp.runs.folder import read_jsonl
+from rlhf_exp.runs.files import read_jsonl
 from tests.building import ROLLOUTS_OF_8, UNTRAINED, load_experiment
 
 SMALL = [*UNTRAINED, "max_tokens=8", "eval.rows=8", "eval.every=1", "eval.every_rows=16"]
@@ -39,12 +39,12 @@ def test_each_measurement_has_the_same_random_numbers_and_leaves_torchs_alone(ex
     policy, validation = load_policy(experiment.model), Validation(experiment)
     policy.train()
     state = torch.get_rng_state()
-    found = [validation.measure(policy) for _ in range(2)]
+    found = [validation.measure(policy, 1) for _ in range(2)]
     assert found[0] == found[1] and torch.equal(torch.get_rng_state(), state) and policy.training
-    assert set(found[0]) == {"id", "accuracy", "reward", "kl", "mean_tokens", "truncation_rate"}
-    assert found[0]["id"] == [row["id"] for row in experiment.task.validation]
-    assert {len(values) for values in found[0].values()} == {16}
-    assert all(1 <= tokens <= 8 for tokens in found[0]["mean_tokens"]) and max(found[0]["kl"]) < 1e-6
+    assert set(found[0].figures) == {"accuracy", "reward", "kl", "mean_tokens", "truncation_rate"}
+    assert found[0].id == [row["id"] for row in experiment.task.validation]
+    assert {len(values) for values in found[0].figures.values()} == {16}
+    assert all(1 <= tokens <= 8 for tokens in found[0].figures["mean_tokens"]) and max(found[0].figures["kl"]) < 1e-6
     assert validation.metric == "validation/accuracy"
 
 
@@ -61,7 +61,7 @@ def test_the_kl_is_that_of_evaluation(adapter, experiment):
     start = load_policy(experiment.model)
     once = replace(experiment, cfg=cfg, task=replace(experiment.task, eval=experiment.task.validation))
     found = sample_held_out(once, policy, start, purpose="validation")
-    assert Validation(experiment).measure(policy)["kl"] == pytest.approx([one.kl for one in found], abs=1e-5)
+    assert Validation(experiment).measure(policy, 1).figures["kl"] == pytest.approx([one.kl for one in found], abs=1e-5)
     assert max(one.kl for one in found) > 1e-4
     assert list(trained) == [name for name, weight in policy.named_parameters() if weight.requires_grad]
 

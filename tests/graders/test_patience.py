@@ -13,7 +13,7 @@ import pytest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import user_code
 from rlhf_exp.graders.checkers import guard
-from rlhf_exp.runs.folder import write_jsonl
+from rlhf_exp.runs.files import write_jsonl
 
 ROW = {"id": "7", "prompt": "p", "answer": "4"}
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.preflight.grader import CHECKS, check_grader
 from rlhf_exp.rewards import build_rewards
+from rlhf_exp.runs.records import Completion
 from rlhf_exp.tasks import load_task
 
 ROWS = 80
@@ -77,8 +77,8 @@ def complete(experiment, right=lambda row, place: place == 0, k=4, wrong="7"):
         for place in range(k):
             text = row["answer"] if right(i, place) else wrong
             grade = experiment.task.grade(text, row)
-            done.append(Completion(i, place, "sampled", [1], False, 0.0, None, None, text, {"outcome": grade.outcome},
-                                   {"outcome": grade.score}, grade.score))  # fmt: skip
+            known = {"outcome": grade.outcome, "rewards": {"outcome": grade.score}, "reward": grade.score}
+            done.append(Completion(row=i, sample=place, ids=[1], completion=text, **known))
     return done
 
 
@@ -126,7 +126,7 @@ def test_a_flat_reward_of_the_users_is_told_that_completions_are_messages(experi
     mine = experiment("right", "reward=none", *keys)
     chat = [{**row, "prompt": [{"role": "user", "content": row["prompt"]}]} for row in mine.task.eval]
     told = "completions are lists of messages"
-    same = [replace(one, reward=1.0) for one in complete(mine)]
+    same = [one.model_copy(update={"reward": 1.0}) for one in complete(mine)]
     found = check(replace(mine, task=replace(mine.task, eval=chat)), same)["reward_reachability"]
     assert found.status == "failed" and told in found.evidence
     assert told not in check(mine, same)["reward_reachability"].evidence
@@ -164,13 +164,13 @@ def test_without_right_answers_a_gap_is_what_the_reward_says(experiment, others,
     own = [f"+reward.functions.{name}={experiment.file}:{name}" for name in others]
     own += [f"+reward.weights.{name}=1" for name in others]
     mine = load("task=brevity", "task@task.of=countdown", "eval.rows=12", *own)
-    done = [Completion(i, 0, "sampled", [1], False, 0.0, None, None, "7 8 9", {}, {}, -1.0) for i in range(12)]
+    done = [Completion(row=i, ids=[1], completion="7 8 9", reward=-1.0) for i in range(12)]
     found = check(mine, done)["gameability_gap"]
     assert found.status == status and found.evidence.endswith(": this is what the reward says, and training goes there")
 
 
 def test_a_reward_that_does_not_follow_right_answers_is_a_warning(experiment):
-    mixed = [replace(one, reward=float(one.place == 1)) for one in complete(experiment())]
+    mixed = [one.model_copy(update={"reward": float(one.sample == 1)}) for one in complete(experiment())]
     found = check(experiment(), mixed)["reward_follows_outcome"]
     assert found.status == "warned" and found.figures["correlation"]["value"] == pytest.approx(-1 / 3)
 
@@ -179,10 +179,13 @@ def test_rewards_that_differ_nowhere_fail_and_those_of_the_start_model_alone_war
     flat = experiment(
         "right", "reward=none", f"+reward.functions.flat={experiment.file}:flat", "+reward.weights.flat=1"
     )
-    same = [replace(one, reward=0.5) for one in complete(flat)]
+    same = [one.model_copy(update={"reward": 0.5}) for one in complete(flat)]
     assert sick(check(flat, same), "failed") == {"reward_reachability"}
     constant = experiment("right", "reward=constant", "+reward.weights.outcome=0")
-    assert check(constant, [replace(one, reward=1.0) for one in same])["reward_reachability"].status == "warned"
+    assert (
+        check(constant, [one.model_copy(update={"reward": 1.0}) for one in same])["reward_reachability"].status
+        == "warned"
+    )
 
 
 def test_a_start_model_that_is_never_right_is_told_to_learn_from_demonstrations_first(experiment):
@@ -224,7 +227,7 @@ def test_rare_success_is_seen_by_the_expected_signal_alone(experiment):
 def test_rewards_that_are_equal_within_each_prompt_are_seen_by_their_variance_alone(experiment):
     mine = experiment()
     done = complete(mine, right=lambda row, place: row < 0.6 * ROWS and place < 3)
-    found = check(mine, [replace(one, reward=float(one.row < 0.6 * ROWS)) for one in done])
+    found = check(mine, [one.model_copy(update={"reward": float(one.row < 0.6 * ROWS)}) for one in done])
     assert sick(found) == {"variance"}
 
 

@@ -8,6 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rlhf_exp.preflight.texts import check_texts, rank_pairs
+from rlhf_exp.runs.records import RunRecord
 from tests.building import UNTRAINED, build_experiment, build_random
 from tests.preflight.test_first_steps import PAIRS, PROMPTS, UNPAIRED
 
@@ -21,9 +22,8 @@ ASSISTANT = "{% if add_generation_prompt %}<assistant>{% endif %}"
 def check(folder, algo, *overrides, rows=PROMPTS, held_out=HELD_OUT, ended=3, change=None):
     """The checks by name."""
     experiment = build_experiment(folder, *UNTRAINED, "device=cpu", f"algo={algo}", *overrides, rows=rows)
-    experiment = replace(
-        experiment, task=replace(experiment.task, eval=held_out), folder=SimpleNamespace(record={"context_room": 100})
-    )
+    folder = SimpleNamespace(record=RunRecord(context_room=100))
+    experiment = replace(experiment, task=replace(experiment.task, eval=held_out), folder=folder)
     if change is not None:
         change(experiment.tokenizer)
     completions = [SimpleNamespace(decoding="sampled", truncated=i >= ended) for i in range(8)]

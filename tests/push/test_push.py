@@ -12,7 +12,7 @@ from huggingface_hub import ModelCard
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.pipeline import push, push_command
-from rlhf_exp.runs.folder import write_text
+from rlhf_exp.runs.files import write_text
 
 SMALL = ("algo=grpo", "task=countdown", "device=cpu", "algo.args.max_steps=1", "eval.rows=8", "task.baselines=false",
          "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=4", "max_tokens=8")  # fmt: skip

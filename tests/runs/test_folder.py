@@ -4,7 +4,8 @@ import sys
 import numpy as np
 import pytest
 
-from rlhf_exp.runs.folder import RunFolder, read_jsonl
+from rlhf_exp.runs.files import read_jsonl
+from rlhf_exp.runs.folder import RunFolder
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="peaks are reset through Linux's /proc")
 BLOCK_MB = 400

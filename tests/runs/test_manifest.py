@@ -6,6 +6,7 @@ import pytest
 from rlhf_exp.runs.checkpoints import BestPolicy, find_best
 from rlhf_exp.runs.inputs import hash_weights
 from rlhf_exp.runs.manifest import explain_broken, explain_damage, replace_folder, seal
+from rlhf_exp.runs.records import Best
 from tests.runs.building import flip, harm
 
 WEIGHTS = "model.safetensors"
@@ -83,7 +84,7 @@ def test_the_best_policy_is_found_wherever_it_lies_and_of_equal_ones_the_first(t
     mark(tmp_path / "best-8", 8, 0.3)
     assert find_best(tmp_path).best.path == tmp_path / "best-8"
     mark(tmp_path / "model", 4, 0.3)
-    assert find_best(tmp_path).best.facts == {"step": 4, "metric": "validation/accuracy", "value": 0.3}
+    assert find_best(tmp_path).best.facts == Best(step=4, metric="validation/accuracy", value=0.3)
     assert find_best(tmp_path).best.path == tmp_path / "model"
     mark(tmp_path / "best-10", 10, 0.31)
     assert find_best(tmp_path).best.path == tmp_path / "best-10"

@@ -26,7 +26,14 @@ from rlhf_exp.runs.load import Run
 
 def diagnose_run(run: Run, calibration: Calibration | None = None) -> dict[str, Any]:
     """`diagnose` of a run's folder."""
-    return diagnose(run.metrics, run.evaluation, run.config, run.info.get("context_room"), run.samples, calibration)
+    evaluation, samples = list_facts(run)
+    return diagnose(run.metrics, evaluation, run.config, run.info.context_room, samples, calibration)
+
+
+def list_facts(run: Run) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What a run has measured, as the rules read it: evaluation.json, and samples.jsonl."""
+    samples = [one.model_dump(exclude_unset=True) for one in run.samples]
+    return run.evaluation.model_dump(exclude_unset=True), samples
 
 
 def diagnose(

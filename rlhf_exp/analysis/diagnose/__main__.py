@@ -26,8 +26,8 @@ from rlhf_exp.config.trl_arguments import RANGES
 from rlhf_exp.config.values import find_problems
 from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.findings import tell_remedies
-from rlhf_exp.runs.folder import write_json
 from rlhf_exp.runs.load import find_runs, load_run, read_each
+from rlhf_exp.runs.records import Diagnosis, write
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp diagnose", description=__doc__.splitlines()[2], allow_abbrev=False)
 PARSER.add_argument("dirs", nargs="*", type=Path, metavar="DIR", help="a run, or a folder of runs")
@@ -64,7 +64,7 @@ def _work(arguments: list[str]) -> None:
     found = dict(read_each(folders, lambda path: (path, _diagnose_folder(path, own)))) if folders else {}
     if args.write:
         for path, report in found.items():
-            write_json(path / "diagnosis.json", report)
+            write(path / "diagnosis.json", Diagnosis(**report))
     found |= {path: _diagnose_log(path, read(path), own, args.beta, args.learning_rate)
               for path, read in ((args.trl, read_trl), (args.wandb, read_wandb)) if path}  # fmt: skip
     for path, report in found.items():
@@ -73,9 +73,9 @@ def _work(arguments: list[str]) -> None:
 
 def _diagnose_folder(path: Path, own: Calibration | None) -> dict[str, Any]:
     run = load_run(path)
-    if not run.metrics and not run.evaluation or "algo" not in run.config:
+    if not run.metrics and not run.evaluation.baseline or "algo" not in run.config:
         raise ConfigError([f"{path}: nothing to diagnose in it: no metrics.jsonl, no evaluation.json or no config"])
-    if run.trains and not run.metrics and (steps := run.info.get("steps")):
+    if run.trains and not run.metrics and (steps := run.info.steps):
         raise ConfigError([f"{path}: metrics.jsonl holds no row of its {steps} steps, from which its health is read"])
     return diagnose_run(run, own)
 
@@ -100,7 +100,7 @@ def _tell(path: Path, report: dict[str, Any]) -> list[str]:
     """The lines of one report."""
     lines = [f"{path}: {report['health']}, {len(report['checked'])} rules checked"]
     lines += [f"  {text}" for text in report.get("log", [])]
-    if first := tell_remedies(report):
+    if first := tell_remedies(Diagnosis(**report)):
         lines.append(f"  try first: {first}")
     for found in report["findings"]:
         steps = " at steps {} to {}".format(*found["steps"]) if found["steps"] else ""

@@ -15,7 +15,7 @@ from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.keys import name_key
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.load import read_file, read_json
+from rlhf_exp.runs.files import read_file, read_json
 
 Log = tuple[list[dict[str, Any]], dict[str, Any]]
 """Rows of metrics.jsonl, and the arguments that the log tells beside them."""

@@ -15,8 +15,8 @@ from rlhf_exp.analysis.report.page import Block, Figures, Text, Widget, to_html,
 from rlhf_exp.analysis.report.single import describe_run, load_runs
 from rlhf_exp.analysis.report.summary import terminal_table
 from rlhf_exp.errors import printable
-from rlhf_exp.runs.folder import write_text
-from rlhf_exp.runs.load import NotARun, find_runs, load_run, refusing_damage
+from rlhf_exp.runs.files import NotARun, write_text
+from rlhf_exp.runs.load import find_runs, load_run, refusing_damage
 
 __all__ = ["NotARun", "UnknownSetting", "find_runs", "study_table", "terminal_table", "write_live", "write_report"]
 

@@ -6,6 +6,7 @@ baseline_sentence(run)     # a line for the terminal
 """
 
 from statistics import fmean
+from typing import Any
 
 from rlhf_exp.analysis.report import columns
 from rlhf_exp.analysis.report.columns import Column, at, fill
@@ -13,6 +14,7 @@ from rlhf_exp.analysis.report.page import NOTES, Block, Heading, footnote
 from rlhf_exp.analysis.stats import DIFFERENCES, crossed_interval
 from rlhf_exp.runs.figures import Figure, number, percent, points
 from rlhf_exp.runs.load import Run
+from rlhf_exp.runs.records import Baseline, Figures
 
 HEADING, NOTE = Heading("Sampling baselines"), footnote(NOTES["baselines"])
 ACCURACY, MINUS = Column("accuracy", at("accuracy"), percent), Column("trained minus it", at("trained_minus"), points)
@@ -25,13 +27,13 @@ COMPARED = (Column("setting", at("setting")), Column("best baseline", at("title"
 
 def describe_baselines(run: Run) -> list[Block]:
     """A table of the start model, the best of each family, and the trained model; empty if none was measured."""
-    families = run.evaluation.get("baselines")
+    families = run.evaluation.baselines
     if not families:
         return []
-    start = {"title": "start model", "trained_minus": at("paired", "difference")(run.evaluation)}
-    rows = [run.evaluation["baseline"] | start]
-    rows += [figures | {"title": _name(family, figures)} for family, figures in families.items()]
-    rows += [run.evaluation["trained"] | {"title": "trained model"}] if "trained" in run.evaluation else []
+    difference, trained = at("paired", "difference")(run.evaluation), run.evaluation.trained
+    rows = [_entitle(run.evaluation.baseline, "start model", trained_minus=difference)]
+    rows += [_entitle(figures, _name(family, figures)) for family, figures in families.items()]
+    rows += [_entitle(trained, "trained model")] if trained else []
     return [HEADING, fill(OWN, rows), NOTE]
 
 
@@ -39,35 +41,35 @@ def compare_baselines(groups: dict[str, list[Run]]) -> list[Block]:
     """For each setting whose runs have baselines the best of these, and by how much the setting is ahead of it."""
     rows = []
     for label, group in groups.items():
-        if all(run.evaluation.get("baselines") for run in group):
+        if all(run.evaluation.baselines for run in group):
             family, figures = _find_best(group[0])
-            lead = {"setting": label, "title": _name(family, figures), "trained_minus": _measure_lead(group, family)}
-            rows.append(figures | lead)
+            lead = {"setting": label, "trained_minus": _measure_lead(group, family)}
+            rows.append(_entitle(figures, _name(family, figures), **lead))
     return [HEADING, fill(COMPARED, rows), NOTE] if rows else []
 
 
 def baseline_sentence(run: Run) -> str | None:
     """The held-out accuracy of the best sampling baseline, and its family; None if none was measured."""
-    if not run.evaluation.get("baselines"):
+    if not run.evaluation.baselines:
         return None
     family, figures = _find_best(run)
-    ahead = f"; trained minus it {points(figures['trained_minus'])}" if "trained_minus" in figures else ""
-    return f"{percent(figures['accuracy'])}, {family}, best on validation rows{ahead}"
+    ahead = f"; trained minus it {points(figures.trained_minus)}" if figures.trained_minus else ""
+    return f"{percent(figures.accuracy)}, {family}, best on validation rows{ahead}"
 
 
-def _find_best(run: Run) -> tuple[str, dict]:
+def _find_best(run: Run) -> tuple[str, Baseline]:
     """The family whose best has the highest accuracy on validation rows: on the rows that are reported the highest
     would be too high."""
-    families = run.evaluation["baselines"].items()
-    return max(families, key=lambda item: item[1]["validation"][item[1]["policy"]])
+    families = run.evaluation.baselines.items()
+    return max(families, key=lambda item: item[1].validation[item[1].policy])
 
 
 def _measure_lead(group: list[Run], family: str) -> Figure:
     """Trained minus a baseline; without an interval where a run lacks the figures of each row."""
 
     def read_baseline(run: Run) -> columns.ByRow:
-        found = [row for row in run.policies if row.get("family") == family]
-        return dict(zip(found[0]["id"], found[0]["accuracy"], strict=True)) if found else {}
+        found = [policy for policy in run.policies if policy.family == family]
+        return dict(zip(found[0].id, found[0].accuracy, strict=True)) if found else {}
 
     leads = [at("baselines", family, "trained_minus", "value")(run.evaluation) for run in group]
     if None in leads:
@@ -76,5 +78,10 @@ def _measure_lead(group: list[Run], family: str) -> Figure:
     return fmean(leads) if rows is None else crossed_interval(rows, DIFFERENCES)
 
 
-def _name(family: str, figures: dict) -> str:
-    return figures["policy"] if figures["policy"].startswith(family) else f"{family}: {figures['policy']}"
+def _name(family: str, figures: Baseline) -> str:
+    return figures.policy if figures.policy.startswith(family) else f"{family}: {figures.policy}"
+
+
+def _entitle(figures: Figures | None, title: str, **more: Any) -> Figures:
+    """The figures as a row of a table."""
+    return (figures or Figures()).model_copy(update={"title": title, **more})

@@ -24,7 +24,7 @@ from rlhf_exp.analysis.report.single import describe_findings
 from rlhf_exp.analysis.report.summary import best_sentence, describe_status, describe_summary, verdict
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.runs.figures import write_name
-from rlhf_exp.runs.folder import write_text
+from rlhf_exp.runs.files import write_text
 from rlhf_exp.runs.load import Run
 
 CARD, CONFIG = "README.md", "rlhf_exp_config.yaml"
@@ -55,15 +55,15 @@ def _write(run: Run, folder: Path) -> None:
     # A prompt that the run has sampled on, if its rows are generated; those of a file may not be for others.
     generated = _read(run, "task.source") == "generated" and run.samples and run.shows_texts
     settings = [[key, str(value)] for key in TEXTS["settings"] if (value := _read(run, key)) not in (None, [], {})]
-    counts = {f"{name} rows": n for name, n in (info.get("rows") or {}).items()}
-    hashes = {f"sha256, {name}": digest for name, digest in (info.get("inputs") or {}).items()}
-    name = str(repo or f"{info.get('model')}-{info.get('task')}-{info.get('algo')}").rpartition("/")[2]
+    counts = {f"{name} rows": n for name, n in info.rows.items()}
+    hashes = {f"sha256, {name}": digest for name, digest in info.inputs.items()}
+    name = str(repo or f"{info.model}-{info.task}-{info.algo}").rpartition("/")[2]
     context = {
         "auto": f"Auto{'Peft' if adapter else ''}ModelFor{'SequenceClassification' if scores else 'CausalLM'}",
         "config": CONFIG,
         "base_id": base_id,
-        "data": [fact_table({"task": info.get("task")} | counts | hashes | run.facts)],
-        "example": run.samples[0].get("prompt") if generated else "...",
+        "data": [fact_table({"task": info.task} | counts | hashes | run.facts)],
+        "example": run.samples[0].prompt if generated else "...",
         "is_best": folder.name.startswith("best-"),
         "serve": shlex.join(serve),
         "settings": [Table(["setting", "value"], settings)],
@@ -73,10 +73,10 @@ def _write(run: Run, folder: Path) -> None:
     env.globals |= {function.__name__: function for function in OF_RUN} | {"read": partial(_read, run)}
     template = env.from_string((ASSETS / "model_card.md.jinja").read_text(encoding="utf-8"))
     text = template.render(run=run, name=name, place=place, scores=scores, adapter=adapter, model=model, **context)
-    tags = ["rlhf_exp", "trl", info.get("algo"), info.get("task"), "lora" if adapter else None]
+    tags = ["rlhf_exp", "trl", info.algo, info.task, "lora" if adapter else None]
     results = _list_results(run, data_ids) if folder.name == "model" else []
     data = ModelCardData(
-        tags=[str(tag) for tag in [*tags, *write_name(info.get("loss_type")).split(",")] if tag],
+        tags=[str(tag) for tag in [*tags, *write_name(info.loss_type).split(",")] if tag],
         eval_results=results or None,
         model_name=name if results else None,
         base_model=base_id,
@@ -96,7 +96,7 @@ def _find_base(run: Run) -> tuple[str, str | None]:
         return f"random weights (model={_read(run, 'model.name')})", None
     if path is None:
         return f"{_read(run, 'model.name')}, which ships with rlhf_exp", named
-    if "model.path" in (run.info.get("inputs") or {}) or not is_hub_id(path):
+    if "model.path" in run.info.inputs or not is_hub_id(path):
         return f"the folder {path}", named
     return path, path
 
@@ -114,7 +114,7 @@ def _write_fence(code: str, language: str) -> Markup:
 
 def _list_results(run: Run, data_ids: list[str]) -> list[EvalResult]:
     """The figures after training that have an interval, as shares of 1 and nats."""
-    task, n = str(run.info.get("task")), at("trained", "n")(run.evaluation)
+    task, n = str(run.info.task), at("trained", "n")(run.evaluation)
     results = []
     for metric, path in (("accuracy", "trained.accuracy"), ("accuracy_gain", "paired.difference"),
                          ("win_rate", "paired.win_rate"), ("kl", "trained.kl.mean")):  # fmt: skip

@@ -9,7 +9,7 @@ mean_over_seeds([run, run, run], TRAINED)
 
 For intervals over seeds and rows a column also reads the figure of each held-out row:
 
-    correct = of_samples("trained", lambda sample: sample["outcome"] == "correct")
+    correct = of_samples("trained", attrgetter("is_correct"))
     correct(run)                       # {"row id": 0.25, ...}: of each row the mean over its sampled completions
     align([run, run, run], correct)    # (3, rows), or None if a run lacks them
 
@@ -17,7 +17,7 @@ A run that lacks what is asked for, such as one without samples.jsonl, gives {}.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from rlhf_exp.analysis.report.page import TEXTS, Table
 from rlhf_exp.analysis.stats import DIFFERENCES, LEVELS, SHARES, Interval, Kind, crossed_interval, exact, mean_interval
 from rlhf_exp.runs.figures import Figure, number, percent, points
 from rlhf_exp.runs.load import Run
+from rlhf_exp.runs.records import Completion
 
 ByRow = dict[str, float]
 Reader = Callable[[Run], ByRow]
@@ -57,12 +58,12 @@ class Column(NamedTuple):
         return "-" if found is None else self.write(found)
 
 
-def at(*key: str) -> Callable[[dict | None], Any]:
-    """Returns a function that reads the value at a path of nested mappings; None if a key is missing."""
+def at(*key: str) -> Callable[[Any], Any]:
+    """Returns a function that reads the value at a path of nested records and mappings; None if a name is missing."""
 
     def read(found: Any) -> Any:
         for name in key:
-            found = (found or {}).get(name)
+            found = found.get(name) if isinstance(found, dict) else getattr(found, name, None)
         return found
 
     return read
@@ -78,33 +79,24 @@ def join_notes(columns: Iterable[Column]) -> str:
     return " ".join(TEXTS["figures"][column.name] for column in columns if column.name in TEXTS["figures"])
 
 
-def of_samples(which: str, read: Callable[[dict[str, Any]], float | None]) -> Reader:
+def of_samples(which: str, read: Callable[[Completion], float | None]) -> Reader:
     """Of each row the mean of `read` over its sampled completions; {} if one of them lacks what it reads."""
-
-    def read_rows(run: Run) -> ByRow:
-        try:
-            return _average((sample["id"], read(sample)) for sample in run.sampled(which))
-        except KeyError:
-            return {}
-
-    return read_rows
+    return lambda run: _average((one.id, read(one)) for one in run.sampled(which))
 
 
-def of_both(read: Callable[[dict[str, Any]], float | None]) -> tuple[Reader, Reader]:
+def of_both(read: Callable[[Completion], float | None]) -> tuple[Reader, Reader]:
     """`of_samples` of the start model and of the trained one."""
     return of_samples("baseline", read), of_samples("trained", read)
 
 
 def of_pairs(which: str) -> Reader:
-    """Of each held-out pair 1 if its margin is above 0, 0.5 at 0, 0 below."""
-    return lambda run: _average(
-        (row["id"], (np.sign(row["margin"]) + 1) / 2) for row in run.preferences if row.get("which") == which
-    )
+    """Of each held-out pair whether it is right."""
+    return lambda run: _average((pair.id, pair.is_right) for pair in run.preferences if pair.which == which)
 
 
 def of_accuracy(which: str) -> Reader:
     """Of each held-out pair whether a reward model ranks it rightly; for a policy of each row whether it is solved."""
-    ranked, solved = of_pairs(which), of_samples(which, lambda sample: sample["outcome"] == "correct")
+    ranked, solved = of_pairs(which), of_samples(which, lambda one: None if one.outcome is None else one.is_correct)
     return lambda run: ranked(run) if run.trains_scorer else solved(run)
 
 
@@ -121,8 +113,7 @@ def subtract(after: Reader, before: Reader) -> Reader:
 def read_wins(run: Run) -> ByRow:
     """Of each row the share of its completions, the i-th against the i-th, whose reward rose; a tie is one half."""
     before, after = (
-        {(sample["id"], sample["sample"]): sample.get("reward") for sample in run.sampled(which)}
-        for which in ("baseline", "trained")
+        {(one.id, one.sample): one.reward for one in run.sampled(which)} for which in ("baseline", "trained")
     )
     both: list[tuple[str, Any, Any]] = [(key[0], reward, after[key]) for key, reward in before.items() if key in after]
     if any(None in rewards for _, *rewards in both):
@@ -177,7 +168,7 @@ def _figure(name: str, path: str, rows: Reader, start: Reader | None = None, for
     """A figure of evaluation.json, of runs whose trained model was measured: a share, or a level in another form."""
 
     def read(run: Run) -> Interval | None:
-        return at(*path.split("."))(run.evaluation) if "trained" in run.evaluation else None
+        return at(*path.split("."))(run.evaluation) if run.evaluation.trained else None
 
     if form == "%":
         return Column(name, read, percent, points, rows, start, SHARES)
@@ -186,7 +177,7 @@ def _figure(name: str, path: str, rows: Reader, start: Reader | None = None, for
 
 def _outcome(name: str) -> Column:
     """The share of completions with an outcome, of runs whose trained model was graded."""
-    before, after = of_both(lambda sample: sample["outcome"] == name)
+    before, after = of_both(lambda one: None if one.outcome is None else one.outcome == name)
 
     def read(run: Run) -> Interval | None:
         rows = after(run)
@@ -202,25 +193,25 @@ def _read_used(run: Run) -> Interval | None:
 
 
 def _read_used_by_row(run: Run) -> ByRow:
-    return {row: tokens / run.info["max_tokens"] for row, tokens in LENGTH(run).items()}
+    return {row: tokens / (run.info.max_tokens or 1) for row, tokens in LENGTH(run).items()}
 
 
 def _cost(name: str, spec: str, path: str, per_update: bool = False) -> Column:
     """A value in run.json, of a run that trained."""
 
     def read(run: Run) -> Interval | None:
-        steps, found = run.info.get("steps"), at(*path.split("."))(run.info)
+        steps, found = run.info.steps, at(*path.split("."))(run.info)
         return exact(found / (steps if per_update else 1)) if steps and found is not None else None
 
     return Column(name, read, number(spec), kind=None)
 
 
 CORRECT_BEFORE, CORRECT = of_accuracy("baseline"), of_accuracy("trained")
-REWARDED_BEFORE, REWARDED = of_both(itemgetter("reward"))
-LENGTH_BEFORE, LENGTH = of_both(itemgetter("tokens"))
-DIVERGENCE_BEFORE, DIVERGENCE = of_both(itemgetter("kl"))
-CUT_BEFORE, CUT = of_both(itemgetter("truncated"))
-LENIENT_BEFORE, LENIENTLY = of_both(itemgetter("lenient"))
+REWARDED_BEFORE, REWARDED = of_both(attrgetter("reward"))
+LENGTH_BEFORE, LENGTH = of_both(attrgetter("tokens"))
+DIVERGENCE_BEFORE, DIVERGENCE = of_both(attrgetter("kl"))
+CUT_BEFORE, CUT = of_both(attrgetter("truncated"))
+LENIENT_BEFORE, LENIENTLY = of_both(attrgetter("lenient"))
 
 BASELINE = _figure("baseline", "baseline.accuracy", CORRECT_BEFORE)
 TRAINED = _figure("trained", "trained.accuracy", CORRECT, CORRECT_BEFORE)

@@ -152,14 +152,14 @@ def _names(runs: list[Run]) -> dict[Path, str]:
 def _runs_table(groups: Groups, names: dict[Path, str]) -> Table:
     labels = {run.path: label for label, group in groups.items() for run in group}
     runs = _flatten(groups)
-    own = [Column(key, lambda run, key=key: write_name(run.info.get(key)) or None) for key in ("name", "tags")]
+    own = [Column(key, lambda run, key=key: write_name(getattr(run.info, key)) or None) for key in ("name", "tags")]
     shown = [
         Column("run", lambda run: names[run.path]),
         *list_columns(runs, own),
         Column("setting", lambda run: labels[run.path]),
-        Column("seed", lambda run: run.info.get("seed")),
+        Column("seed", lambda run: run.info.seed),
         *list_columns(runs, columns.MEASURED),
-        Column("training", lambda run: run.info.get("seconds", {}).get("train"), duration),
-        Column("health", lambda run: run.diagnosis.get("health") if run.status == "finished" else run.status),
+        Column("training", lambda run: run.info.seconds.get("train"), duration),
+        Column("health", lambda run: run.diagnosis.health if run.status == "finished" else run.status),
     ]
     return fill(shown, runs)

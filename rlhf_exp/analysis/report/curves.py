@@ -92,7 +92,7 @@ def list_curves(runs: list[Run], curves: list[Curve]) -> list[Curve]:
     """The curves for these runs: a loss shows the progress of training on given rows alone, and not of several
     algorithms, whose losses cannot be compared; a policy gradient's loss always stays near 0."""
     kind = "given" if runs[0].algorithm and not runs[0].algorithm.online else "sampled"
-    alike = len({run.info.get("algo") for run in runs}) == 1
+    alike = len({run.info.algo for run in runs}) == 1
     return [curve for curve in curves if not curve.only or (curve.only == kind and alike)]
 
 
@@ -117,9 +117,9 @@ def _show_run(run: Run, every: int) -> dict:
     columns = {key: _shorten([row.get(key) for row in rows], key in AXES) for key in run.logged}
     series = {key: values for key, values in columns.items() if any(value is not None for value in values)}
     marks = []
-    for one in run.diagnosis["findings"] if run.diagnosis else run.alarms:
-        text = f"{one['name'].replace('_', ' ')}: {one['evidence']}"
-        marks += [{"steps": one["steps"], "kind": one["severity"], "text": text}] if one["steps"] else []
+    for one in run.diagnosis.findings if run.diagnosis.health else run.alarms:
+        text = f"{one.name.replace('_', ' ')}: {one.evidence}"
+        marks += [{"steps": one.steps, "kind": one.severity, "text": text}] if one.steps else []
     intervals = {}
     for name, at_step in measure_points(run).items():
         measured = [at_step.get(row["step"]) for row in rows]

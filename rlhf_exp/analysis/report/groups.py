@@ -39,7 +39,7 @@ class UnknownSetting(ValueError):
 def name_method(run: Run) -> str:
     """The algorithm's name; the loss's name if the algorithm has the name of one of its losses (grpo); for sft on the
     policy's own correct samples `rejection sampling`."""
-    row, algo, loss_type = run.algorithm, run.info.get("algo"), run.info.get("loss_type")
+    row, algo, loss_type = run.algorithm, run.info.algo, run.info.loss_type
     if row and row.learns_from == DEMONSTRATIONS and run.config.get("task", {}).get("samples") is not None:
         return REJECTION
     return str(loss_type if row and algo in row.losses and loss_type else algo)
@@ -49,7 +49,7 @@ def sort_runs(runs: list[Run]) -> list[Run]:
     """Runs by method: first those that learn from given rows, then those that sample, then unknown ones. Runs of one
     method keep their order."""
     names = sorted(ALGORITHMS, key=lambda name: ALGORITHMS[name].online)
-    return sorted(runs, key=lambda run: names.index(run.info["algo"]) if run.algorithm else len(names))
+    return sorted(runs, key=lambda run: names.index(str(run.info.algo)) if run.algorithm else len(names))
 
 
 def gather(runs: list[Run], labels: dict[Path, str] | None) -> Groups:
@@ -100,9 +100,9 @@ def keep_measured(groups: Groups) -> Groups:
     """The runs whose trained model was measured; for each seed the latest one."""
     kept: Groups = {}
     for label, group in groups.items():
-        measured = [run for run in group if "trained" in run.evaluation]
-        measured.sort(key=lambda run: str(run.info.get("started")))
-        of_seed = {(run.info.get("seed"), str(run.config.get("reward", {}).get("random"))): run for run in measured}
+        measured = [run for run in group if run.evaluation.trained]
+        measured.sort(key=lambda run: str(run.info.started))
+        of_seed = {(run.info.seed, str(run.config.get("reward", {}).get("random"))): run for run in measured}
         kept |= {label: list(of_seed.values())} if of_seed else {}
     return kept
 
@@ -126,20 +126,20 @@ def find_varied(groups: Groups) -> list[str]:
 
 def find_shared(runs: list[Run]) -> dict[str, str]:
     """Main settings that all runs share, by name."""
-    values = {name: {write_name(run.info.get(name)) for run in runs} for name in ("algo", *IDENTITY, "seed")}
+    values = {name: {write_name(getattr(run.info, name)) for run in runs} for name in ("algo", *IDENTITY, "seed")}
     return {name: found.pop() for name, found in values.items() if len(found) == 1}
 
 
 def _settings(run: Run, seeds: Sequence[str]) -> dict[str, str]:
     kept = {name: value for name, value in list_settings(run.config).items() if name not in seeds}
-    kept |= {name: write_name(run.info.get(name)) for name in IDENTITY}
-    return kept | {"method": name_method(run), ENGINE: run.info.get("eval_engine") or "transformers"}
+    kept |= {name: write_name(getattr(run.info, name)) for name in IDENTITY}
+    return kept | {"method": name_method(run), ENGINE: run.info.eval_engine or "transformers"}
 
 
 def _inputs(run: Run, seeds: Sequence[str]) -> dict[str, str]:
     """The hashes of what a run began with (runs/inputs.py), without those of what it drew by its seed: untrained
     weights, and rows made of its own samples."""
-    found = run.info.get("inputs") or {}
+    found = run.info.inputs
     drawn = {"rows to train on"}
     drawn |= {"start model"} if run.config.get("model", {}).get("init") is not None else set()
     sampled = run.algorithm is None or run.algorithm.learns_from == PAIRS

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from rlhf_exp.analysis.report.page import Block, Heading, Table, Text, to_html
-from rlhf_exp.runs.folder import write_text
+from rlhf_exp.runs.files import write_text
 from rlhf_exp.runs.listing import count_statuses, list_runs, tabulate
 
 

@@ -52,7 +52,10 @@ class Point(NamedTuple):
 Trace = dict[int, Point]
 """The measurements of a run by their step."""
 
-KINDS = (Column("accuracy", at("accuracy"), kind=SHARES), Column("reward", at("reward")))
+KINDS = (
+    Column("accuracy", at("figures", "accuracy"), kind=SHARES),
+    Column("reward", at("figures", "reward")),
+)
 """What may have been measured, as a line of validation.jsonl holds it of each row; the kind is of its mean."""
 
 
@@ -81,7 +84,7 @@ def measure_points(run: Run) -> dict[str, dict[int, Interval]]:
         for column in KINDS:
             if values := column.read(line):
                 measure = share_interval if column.kind is SHARES else mean_interval
-                found.setdefault(column.name, {})[line["step"]] = measure(values)
+                found.setdefault(column.name, {})[line.step] = measure(values)
     return found
 
 
@@ -132,7 +135,7 @@ def _read_trace(run: Run, kind: Column, cost: str) -> Trace:
     places = np.array([row.get(cost, 0.0) for row in rows], dtype=np.float64)
     if len(rows) < 2 or not places.max() > 0:
         return {}
-    lines = {line["step"]: dict(zip(line["id"], np.asarray(values, dtype=np.float64), strict=True))
+    lines = {line.step: dict(zip(line.id, np.asarray(values, dtype=np.float64), strict=True))
              for line in run.validation if (values := kind.read(line))}  # fmt: skip
     found = [lines.get(row["step"], {}) for row in rows]
     complete = all([*by_row] == [*found[0]] for by_row in found)

@@ -163,7 +163,7 @@ def describe_collapsed(groups: Groups) -> str | None:
     named = []
     for label, place in found:
         run, figure = kept[label][place]
-        named.append(f"{label}, seed {run.info.get('seed')}: {percent(figure)}")
+        named.append(f"{label}, seed {run.info.seed}: {percent(figure)}")
     return f"Far below the other seeds of their setting, and in its mean: {'; '.join(named)}." if named else None
 
 

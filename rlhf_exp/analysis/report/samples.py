@@ -13,9 +13,10 @@ from rlhf_exp.analysis.report.columns import Column, at, fill
 from rlhf_exp.analysis.report.groups import Groups
 from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Heading, Pair, Table, Text, Widget, footnote
 from rlhf_exp.analysis.stats import wilson
-from rlhf_exp.evaluation.metrics import OUTCOMES
+from rlhf_exp.runs import records
 from rlhf_exp.runs.figures import percent
 from rlhf_exp.runs.load import Run
+from rlhf_exp.runs.records import OUTCOMES, Completion
 
 KINDS = {"better": ("Better after training", 3), "worse": ("Worse after training", 2),
          "neither": ("Equally good, or not graded", 2)}  # fmt: skip
@@ -39,7 +40,7 @@ def describe_samples(run: Run) -> list[Block]:
     """The completions of held-out rows, before and after training, and a table of changes if the task grades them; and
     those of training."""
     blocks: list[Block] = [Heading("Samples"), Text(NOTES["samples" if run.shows_texts else "no texts"])]
-    if changes := run.evaluation.get("paired", {}).get("changes"):
+    if changes := at("paired", "changes")(run.evaluation):
         counts = [Column(f"{name} after", lambda old, name=name: at(old, name)(changes)) for name in OUTCOMES]
         blocks.append(fill([Column("completions", "{} before".format), *counts], OUTCOMES))
     if not run.shows_texts:
@@ -69,13 +70,13 @@ def compare_samples(groups: Groups) -> list[Block]:
     """The first completions of the same held-out rows: of each start model, and of a run of each setting."""
     if not all(run.shows_texts for group in groups.values() for run in group):
         return [Heading("Samples"), Text(NOTES["no texts"])]
-    found = {label: {(b["id"], b["prompt"]): (b, a) for b, a in of[0].paired_samples()} for label, of in groups.items()}
+    found = {label: {(b.id, b.prompt): (b, a) for b, a in of[0].paired_samples()} for label, of in groups.items()}
     shared = [row for row in next(iter(found.values()), {}) if all(row in rows for rows in found.values())]
     cards = []
     for row in shared:
-        starts = {of[row][0]["completion"]: ("start model", of[row][0]) for of in found.values()}
+        starts = {of[row][0].completion: ("start model", of[row][0]) for of in found.values()}
         trained = [(label, of[row][1]) for label, of in found.items()]
-        outcomes = {label: after.get("outcome") for label, after in trained}
+        outcomes = {label: after.outcome for label, after in trained}
         values = {"right settings": list(outcomes.values()).count("correct"), **outcomes}
         cards.append(_make_card(*row, values, [_show_side(*side) for side in (*starts.values(), *trained)]))
     if not cards:
@@ -86,10 +87,10 @@ def compare_samples(groups: Groups) -> list[Block]:
 
 def describe_errors(run: Run) -> list[Block]:
     """The wrongly ranked pairs of a run by kind, and some of them to read."""
-    counts = run.errors.get("counts")
+    counts, shown = run.errors.counts, run.errors.shown
     if not counts:
         return []
-    total, shown = sum(counts.values()), run.errors.get("shown", [])
+    total = sum(counts.values())
     rows = [[*ERROR_KINDS[kind], str(n), percent(wilson(n, total)) if total else "-"] for kind, n in counts.items()]
     head = ["kind", "rule, the first that fits", "pairs", "share"]
     blocks: list[Block] = [Heading("Wrongly ranked pairs"), Table(head, rows)]
@@ -98,10 +99,10 @@ def describe_errors(run: Run) -> list[Block]:
     blocks.append(Text(f"{len(shown)} of {total}, worst first, to open one by one. Their texts may offend."))
     pairs, cards = [], []
     for place, error in enumerate(shown, start=1):
-        values = {"kind": ERROR_KINDS[error["kind"]][0], "subset": error["subset"], "margin": error["margin"]}
+        values = {"kind": ERROR_KINDS[str(error.kind)][0], "subset": error.subset, "margin": error.margin}
         sides = [_show_answer(error, side) for side in ("chosen", "rejected")]
-        cards.append(_make_card(str(place), error["prompt"].strip(), values, sides))
-        title = f"{place}. {values['kind']}: margin {error['margin']:+.2f}, {error['subset']}"
+        cards.append(_make_card(str(place), error.prompt.strip(), values, sides))
+        title = f"{place}. {values['kind']}: margin {error.margin:+.2f}, {error.subset}"
         pairs.append(as_pair(title, cards[-1], folded=True))
     return [*blocks, browse("errors", cards, pairs)]
 
@@ -129,54 +130,51 @@ def _make_card(name: str, prompt: str, values: dict[str, Any], sides: list[dict[
     return {"id": name, "prompt": prompt, "values": values, "sides": sides}
 
 
-def _show_change(before: dict, after: dict) -> Card:
-    values = {"change": _find_change(before, after), "before": before.get("outcome"),
-              "after": after.get("outcome"), **_list_values(after)}  # fmt: skip
+def _show_change(before: Completion, after: Completion) -> Card:
+    values = {"change": _find_change(before, after), "before": before.outcome, "after": after.outcome}
     sides = [_show_side("Before", before), _show_side("After", after)]
-    return _make_card(before["id"], before["prompt"], values, sides)
+    return _make_card(before.id, before.prompt, values | _list_values(after), sides)
 
 
-def _show_alone(row: dict) -> Card:
-    name = f"{row['id']} {row['sample'] + 1}" if row.get("sample") else row["id"]
-    values = {"outcome": row.get("outcome"), **_list_values(row)}
-    return _make_card(name, row["prompt"], values, [_show_side("Completion", row)])
+def _show_alone(one: Completion) -> Card:
+    name = f"{one.id} {one.sample + 1}" if one.sample else one.id
+    values = {"outcome": one.outcome, **_list_values(one)}
+    return _make_card(name, one.prompt, values, [_show_side("Completion", one)])
 
 
-def _show_training(row: dict) -> Card:
-    values = {"step": row["step"], "outcome": row.get("outcome"), **_list_values(row)}
-    values["advantage"] = row.get("advantage")
-    name = f"step {row['step']}: {row['id']} {row['sample'] + 1}"
-    return _make_card(name, row["prompt"], values, [_show_side("Completion", row)])
+def _show_training(one: Completion) -> Card:
+    values = {"step": one.step, "outcome": one.outcome, **_list_values(one), "advantage": one.advantage}
+    name = f"step {one.step}: {one.id} {one.sample + 1}"
+    return _make_card(name, one.prompt, values, [_show_side("Completion", one)])
 
 
-def _list_values(row: dict) -> dict[str, Any]:
-    cut = row.get("truncated")
-    figures = {key: row.get(key) for key in ("reward", "tokens", "kl")}
-    return {"cut off": None if cut is None else "yes" if cut else "no", **figures}
+def _list_values(one: Completion) -> dict[str, Any]:
+    kl = one.kl if "kl" in one.model_fields_set else None
+    return {"cut off": "yes" if one.truncated else "no", "reward": one.reward, "tokens": one.tokens, "kl": kl}
 
 
-def _show_side(when: str, row: dict) -> dict[str, Any]:
+def _show_side(when: str, one: Completion) -> dict[str, Any]:
     """A completion, below what is said of it."""
-    parts = [row["outcome"]] if "outcome" in row else []
-    parts += [f"reward {row['reward']:.3g}"] if row.get("reward") is not None else []
-    parts.append(f"{row['tokens']} tokens{', cut off' if row.get('truncated') else ''}")
-    side = {"caption": f"{when}: {', '.join(parts)}", "text": row["completion"], "answer": row.get("extracted")}
-    if "token_texts" in row:
-        side["tokens"] = row["token_texts"]
-        side["colours"] = {name: row[key] for key, name in COLOURS.items() if key in row}
+    parts = [one.outcome] if one.outcome is not None else []
+    parts += [f"reward {one.reward:.3g}"] if one.reward is not None else []
+    parts.append(f"{one.tokens} tokens{', cut off' if one.truncated else ''}")
+    side = {"caption": f"{when}: {', '.join(parts)}", "text": one.completion, "answer": one.extracted}
+    if one.token_texts is not None:
+        side["tokens"] = one.token_texts
+        colours = {name: getattr(one, key) for key, name in COLOURS.items()}
+        side["colours"] = {name: values for name, values in colours.items() if values is not None}
     return side
 
 
-def _show_answer(error: dict, side: str) -> dict[str, Any]:
+def _show_answer(error: records.Pair, side: str) -> dict[str, Any]:
     """The chosen or the rejected answer of a pair."""
-    caption = f"{side.capitalize()}: reward {error[f'{side}_reward']:.2f}, {error[f'{side}_tokens']} tokens"
-    return {"caption": caption, "text": error[side].strip()}
+    reward, tokens = getattr(error, f"{side}_reward"), getattr(error, f"{side}_tokens")
+    caption = f"{side.capitalize()}: reward {reward:.2f}, {tokens} tokens"
+    return {"caption": caption, "text": getattr(error, side).strip()}
 
 
-def _find_change(before: dict, after: dict) -> str:
+def _find_change(before: Completion, after: Completion) -> str:
     """One of KINDS: by whether the completions are correct; without a grader by their rewards."""
-    if "outcome" in before and "outcome" in after:
-        old, new = before["outcome"] == "correct", after["outcome"] == "correct"
-    else:
-        old, new = before.get("reward") or 0.0, after.get("reward") or 0.0
+    graded = before.outcome is not None and after.outcome is not None
+    old, new = ((one.is_correct if graded else one.reward or 0.0) for one in (before, after))
     return "better" if new > old else "worse" if new < old else "neither"

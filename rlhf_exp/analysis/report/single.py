@@ -5,6 +5,7 @@ describe_run(load_run(run_dir))  ->  [Heading(...), Text(...), ...]
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from rlhf_exp.analysis.report.baselines import describe_baselines
 from rlhf_exp.analysis.report.columns import MEMORY, Column, at, fill, join_notes, list_columns
@@ -25,6 +26,7 @@ from rlhf_exp.analysis.report.words import explain_change
 from rlhf_exp.findings import tell_remedies
 from rlhf_exp.runs.figures import duration, number, percent, points
 from rlhf_exp.runs.load import Run, load_run, read_each
+from rlhf_exp.runs.records import SIDES, Finding, Ranking
 
 COSTS = (
     Column("peak memory", at("peak_memory_mb"), "{:,.0f} MB".format),
@@ -55,10 +57,10 @@ SET_FIGURES = {
 
 def describe_run(run: Run) -> list[Block]:
     """Blocks from the verdict down to the command; each part that has no data says so."""
-    name = f"{run.info['name']}: " if run.info.get("name") else ""
-    blocks: list[Block] = [Heading(f"{name}{run.info.get('algo')} on {run.info.get('task')}", 1), Text(title(run))]
+    name = f"{run.info.name}: " if run.info.name else ""
+    blocks: list[Block] = [Heading(f"{name}{run.info.algo} on {run.info.task}", 1), Text(title(run))]
     blocks += describe_status(run)
-    if not (run.trains or run.evaluation):  # nothing but data: of rlhf_exp.describe
+    if not (run.trains or run.evaluation.baseline):  # nothing but data: of rlhf_exp.describe
         return [*blocks, *describe_data(run.facts, folded=False), *_describe_origin(run)]
     blocks += [verdict(run), *describe_health(run)]
     if run.trains and (change := explain_change([run])):
@@ -72,10 +74,10 @@ def describe_run(run: Run) -> list[Block]:
     if not run.trains_scorer:  # a reward model generates nothing
         blocks += describe_samples(run)
     blocks += describe_baselines(run) + describe_sets(run)
-    blocks.append(Heading("Health checks", folded=not (run.diagnosis.get("findings") or run.alarms)))
+    blocks.append(Heading("Health checks", folded=not (run.diagnosis.findings or run.alarms)))
     blocks += describe_findings(run)
     blocks += describe_data(run.facts)
-    costs = [[phase, duration(spent)] for phase, spent in run.info.get("seconds", {}).items()]
+    costs = [[phase, duration(spent)] for phase, spent in run.info.seconds.items()]
     costs += [[cost.name, cost.cell(run.info)] for cost in COSTS if cost.read(run.info)]
     parts = list_columns([run], MEMORY)
     costs += [[f"memory, {part.name}", f"{part.cell(run)} MB"] for part in parts]
@@ -108,85 +110,86 @@ def describe_preferences(run: Run) -> list[Block]:
     if not run.trains_scorer:
         blocks.append(Table(["", "trained"], [[figure.name, figure.cell(section)] for figure in RANKING_FIGURES]))
     # A policy has no baseline: its implicit rewards are all 0 there.
-    known = {row["label"]: row for row in _list_parts(run.preference("baseline"))}
-    before = Column("baseline", lambda row: at(row["label"], "accuracy")(known), percent)
+    known = {part["label"]: part for part in _list_parts(run.preference("baseline") or Ranking())}
+    before = Column("baseline", lambda part: at(part["label"], "accuracy")(known), percent)
     right = [Column("share ranked rightly", at("label")), N, before, Column("trained", at("accuracy"), percent)]
-    rule = {"label": "by a rule: the longer answer", "n": section["n"], "accuracy": section["longer_wins"]}
-    blocks += [fill(right, [*_list_parts(section), rule]), fill(CALIBRATION, section["calibration"])]
-    if quantiles := section.get("quantiles"):
-        blocks.append(fill(QUANTILES, quantiles))
+    rule = {"label": "by a rule: the longer answer", "n": section.n, "accuracy": section.longer_wins}
+    blocks += [fill(right, [*_list_parts(section), rule]), fill(CALIBRATION, section.calibration)]
+    if section.quantiles:
+        blocks.append(fill(QUANTILES, section.quantiles))
     return [*blocks, footnote(NOTES["preferences"]), *describe_errors(run)]
 
 
 def describe_sets(run: Run) -> list[Block]:
     """The accuracy and the reward on each evaluation set; empty if there are none."""
     rows = []
-    for name, found in run.evaluation.get("sets", {}).items():
+    for name, found in run.evaluation.sets.items():
         for figure, columns in SET_FIGURES.items():
             if columns[0].read(found):
-                rows.append([name, figure, N.cell(found["baseline"]), *(column.cell(found) for column in columns)])
+                rows.append([name, figure, N.cell(found.baseline), *(column.cell(found) for column in columns)])
     head = ["set", "figure", "n", "before", "after", "difference"]
     return [Heading("Further evaluation sets"), Table(head, rows)] if rows else []
 
 
 def describe_health(run: Run) -> list[Block]:
     """One remark: what the diagnosis found, by name."""
-    if not run.diagnosis:
+    health, checked = run.diagnosis.health, run.diagnosis.checked
+    if not health:
         return []
-    names = [f"{found['name'].replace('_', ' ')} ({found['severity']})" for found in run.diagnosis["findings"]]
-    checked = run.diagnosis.get("checked")
+    names = [f"{found.name.replace('_', ' ')} ({found.severity})" for found in run.diagnosis.findings]
     rules = f"; {len(checked)} rules were checked" if checked else ""
-    found = f"{'; '.join(names) or 'nothing found'}{rules}."
-    return [Callout(run.diagnosis["health"], f"Health: {run.diagnosis['health']}.", f"{found[:1].upper()}{found[1:]}")]
+    text = f"{'; '.join(names) or 'nothing found'}{rules}."
+    return [Callout(health, f"Health: {health}.", f"{text[:1].upper()}{text[1:]}")]
 
 
 def describe_findings(run: Run) -> list[Block]:
     """A remark for each finding of diagnosis.json, or that there is none; of a run without it the alarms so far."""
-    if not run.diagnosis:
+    found = run.diagnosis
+    if not found.health:
         return [Text("The run has not been diagnosed."), *map(_describe_finding, run.alarms)]
-    ignored = ", ".join(run.diagnosis.get("ignored", []))
+    ignored = ", ".join(found.ignored)
     blocks: list[Block] = [Text(f"Found, but muted by monitor.ignore: {ignored}.")] if ignored else []
-    if told := tell_remedies(run.diagnosis):
+    if told := tell_remedies(found):
         blocks.append(Text(f"To try first: {told}"))
-    blocks += map(_describe_finding, run.diagnosis["findings"])
-    if not run.diagnosis["findings"]:
+    blocks += map(_describe_finding, found.findings)
+    if not found.findings:
         blocks.append(Callout("ok", "Healthy.", f"No {'other ' if ignored else ''}check found anything."))
-    if checked := run.diagnosis.get("checked"):
-        blocks.append(Text(f"{len(checked)} rules were checked: {', '.join(checked).replace('_', ' ')}."))
-    if changed := run.diagnosis.get("changed"):
-        blocks.append(Text(f"Measurably changed, which need not be harm: {'; '.join(changed)}."))
+    if found.checked:
+        blocks.append(Text(f"{len(found.checked)} rules were checked: {', '.join(found.checked).replace('_', ' ')}."))
+    if found.changed:
+        blocks.append(Text(f"Measurably changed, which need not be harm: {'; '.join(found.changed)}."))
     return blocks
 
 
 def _describe_figures(run: Run) -> list[Block]:
-    if "baseline" not in run.evaluation:
+    if run.evaluation.baseline is None:
         return []
     blocks = [Heading("Before and after training" if run.trains else "Measurements"), *describe_summary(run)]
-    accuracies = [run.evaluation.get(side, {}).get("accuracy") for side in ("baseline", "trained")]
+    accuracies = [at(side, "accuracy")(run.evaluation) for side in SIDES]
     return [*blocks, Figures([plot_accuracy([("", *accuracies)])])] if run.trains and any(accuracies) else blocks
 
 
-def _describe_finding(finding: dict) -> Callout:
-    steps = f", steps {finding['steps'][0]} to {finding['steps'][1]}" if finding["steps"] else ""
-    remedy = f" To try: {finding['remedy']}" if finding["remedy"] else ""
-    sure = f" How sure: {finding['sureness']['text']}." if "sureness" in finding else ""
-    evidence = f"{finding['evidence'][:1].upper()}{finding['evidence'][1:]}"
-    text = f"{evidence}. Likely cause: {finding['cause']}.{remedy}{sure}"
-    name = f"{finding['severity'].capitalize()}: {finding['name'].replace('_', ' ')}{steps}."
-    return Callout(finding["severity"], name, text)
+def _describe_finding(finding: Finding) -> Callout:
+    steps = f", steps {finding.steps[0]} to {finding.steps[1]}" if finding.steps else ""
+    remedy = f" To try: {finding.remedy}" if finding.remedy else ""
+    sure = f" How sure: {finding.sureness['text']}." if finding.sureness else ""
+    evidence = f"{finding.evidence[:1].upper()}{finding.evidence[1:]}"
+    text = f"{evidence}. Likely cause: {finding.cause}.{remedy}{sure}"
+    name = f"{finding.severity.capitalize()}: {finding.name.replace('_', ' ')}{steps}."
+    return Callout(finding.severity, name, text)
 
 
 def _describe_origin(run: Run) -> list[Block]:
     info = run.info
-    facts = [f"{key.replace('_', ' ')} {info.get(key)}" for key in ("git_commit", "device", "started")]
-    facts += [f"{name} {version}" for name, version in info.get("versions", {}).items()]
+    facts = [f"git commit {info.git_commit}", f"device {info.device}", f"started {info.started}"]
+    facts += [f"{name} {version}" for name, version in info.versions.items()]
     overrides = f"Overrides: {' '.join(run.overrides) or 'none'}."
-    command = Code(info.get("command") or "no command was recorded")
+    command = Code(info.command or "no command was recorded")
     return [Heading("How to reproduce this run"), command, Text(overrides), Text(f"{'; '.join(facts)}.")]
 
 
-def _list_parts(section: dict) -> list[dict]:
+def _list_parts(section: Ranking) -> list[dict[str, Any]]:
     """Label, n and accuracy of all pairs, by length and by subset."""
-    by_length = [row | {"label": f"chosen answer {row['label']} tokens"} for row in section.get("by_length", [])]
-    whole = {"label": "all", "n": section.get("n"), "accuracy": section.get("accuracy")}
-    return [whole, *by_length, *section.get("by_subset", []), *section.get("by_trait", [])]
+    by_length = [part.model_copy(update={"label": f"chosen answer {part.label} tokens"}) for part in section.by_length]
+    whole = {"label": "all", "n": section.n, "accuracy": section.accuracy}
+    return [whole, *(part.model_dump() for part in (*by_length, *section.by_subset, *section.by_trait))]

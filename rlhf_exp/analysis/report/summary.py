@@ -21,6 +21,7 @@ from rlhf_exp.errors import paint, printable
 from rlhf_exp.findings import tell_remedies
 from rlhf_exp.runs.figures import duration, number, percent, points, write_name
 from rlhf_exp.runs.load import Run, load_run, refusing_damage
+from rlhf_exp.runs.records import Paired, Section
 
 WRITERS = {"%": percent, "counts": lambda counts: " / ".join(map(str, counts.values()))}
 """How figures are written that are no plain numbers."""
@@ -54,7 +55,7 @@ def summary_table(run: Run) -> Table:
 
 def describe_summary(run: Run) -> list[Block]:
     """The table, and what explains it."""
-    left_out = run.evaluation["baseline"].get("loss_left_out")
+    left_out = at("baseline", "loss_left_out")(run.evaluation)
     why_not = f" Held-out loss is left out: {left_out}." if left_out else ""
     return [summary_table(run), footnote(f"{NOTES['summary']} {join_notes(_list_figures(run))}{why_not}")]
 
@@ -68,43 +69,43 @@ def terminal_table(run_dir: Path) -> str:
     """
     run = load_run(run_dir)
     with refusing_damage(run_dir):
-        lines, colour = printable(_tabulate(run)).split("\n"), HEALTH.get(run.diagnosis.get("health", ""))
+        lines, colour = printable(_tabulate(run)).split("\n"), HEALTH.get(run.diagnosis.health or "")
     return "\n".join(paint(line, colour, sys.stdout) if line.startswith("health ") else line for line in lines)
 
 
 def verdict(run: Run) -> Callout:
     """The sentence as a title, and its kind: ok for better, warning for worse, info if the interval includes no
     change."""
-    before, after, paired = (run.evaluation.get(part, {}) for part in ("baseline", "trained", "paired"))
+    before, after, paired = _read_sides(run)
     if not run.trains:
-        accuracy = f"{percent(before.get('accuracy'))} on {before.get('n', 0)} rows"
+        accuracy = f"{percent(before.accuracy)} on {before.n} rows"
         return Callout("info", f"Held-out accuracy is {accuracy}; nothing was trained.")
-    if difference := paired.get("difference"):
+    if (difference := paired.difference) and before.accuracy and after.accuracy:
         place = _judge(difference, 0)
-        sides = f"{100 * before['accuracy']['value']:.1f}% before and {100 * after['accuracy']['value']:.1f}% after"
+        sides = f"{100 * before.accuracy['value']:.1f}% before and {100 * after.accuracy['value']:.1f}% after"
         sentence = f"Held-out accuracy {CHANGED[place]}: {sides}, a difference of {points(difference)} points on"
-        plan = _plan(difference, paired["n"]) if place == 1 else ""
-        return Callout(VERDICTS[place], f"{sentence} {paired['n']} rows.{plan}")
-    if rate := paired.get("win_rate"):
+        plan = _plan(difference, paired.n) if place == 1 else ""
+        return Callout(VERDICTS[place], f"{sentence} {paired.n} rows.{plan}")
+    if rate := paired.win_rate:
         place = _judge(rate, 0.5)
-        sentence = f"By reward the trained model wins {OFTEN[place]} it loses: {percent(rate)} of {paired['n']}"
+        sentence = f"By reward the trained model wins {OFTEN[place]} it loses: {percent(rate)} of {paired.n}"
         return Callout(VERDICTS[place], f"{sentence} held-out rows against the start model (a tie is half a win).")
-    if section := after.get("preference"):
-        place = _judge(section["accuracy"], 0.5)
+    if (section := after.preference) and section.accuracy:
+        place = _judge(section.accuracy, 0.5)
         sentence = f"The implicit reward puts the chosen answer first {OFTEN[place]} chance: in"
-        return Callout(VERDICTS[place], f"{sentence} {percent(section['accuracy'])} of {section['n']} held-out pairs.")
+        return Callout(VERDICTS[place], f"{sentence} {percent(section.accuracy)} of {section.n} held-out pairs.")
     return Callout("info", "Held-out accuracy after training was not measured.")
 
 
 def best_sentence(run: Run) -> str | None:
     """The policy of step 40, the best of 9 measurements: accuracy 45.3% on 128 validation rows"""
-    if not (best := run.info.get("best")):
+    if not (best := run.info.best):
         return None
-    write = percent if best["metric"].endswith("accuracy") else number(".3f")
-    figure = f"{best['metric'].partition('/')[2]} {write(best['value'])}"
-    measured = len(run.series(best["metric"])[0])
+    write = percent if best.metric.endswith("accuracy") else number(".3f")
+    figure = f"{best.metric.partition('/')[2]} {write(best.value)}"
+    measured = len(run.series(best.metric)[0])
     rows = run.config.get("eval", {}).get("every_rows")
-    return f"the policy of step {best['step']}, the best of {measured} measurements: {figure} on {rows} validation rows"
+    return f"the policy of step {best.step}, the best of {measured} measurements: {figure} on {rows} validation rows"
 
 
 def describe_status(run: Run, title: str = "Not finished.") -> list[Block]:
@@ -116,29 +117,31 @@ def describe_status(run: Run, title: str = "Not finished.") -> list[Block]:
 def title(run: Run) -> str:
     """algo=grpo loss_type=grpo task=countdown model=tiny max_tokens=64 seed=0 name=my-run tags=a,b: finished"""
     keys = ("algo", "loss_type", "task", "model", "max_tokens", "seed", "name", "tags")
-    return f"{' '.join(f'{key}={name}' for key in keys if (name := write_name(run.info.get(key))))}: {run.status}"
+    return f"{' '.join(f'{key}={name}' for key in keys if (name := write_name(getattr(run.info, key))))}: {run.status}"
 
 
 def _write_status(run: Run) -> str | None:
     if run.status == "finished":
         return None
-    error = " ".join(str(run.info.get("error") or "no reason was recorded").split())[:500].rstrip(".")
+    error = " ".join(str(run.info.error or "no reason was recorded").split())[:500].rstrip(".")
     reached = f"The last logged step is {run.metrics[-1]['step']}." if run.metrics else "No step was logged."
     if run.status == "running":
         return f"This run is still running, or was killed before it could say so. {reached}"
     return f"This run {'was ' if run.status == 'stopped' else ''}{run.status}: {error}. {reached}"
 
 
-def _read_sides(run: Run) -> tuple[dict, dict, dict]:
+def _read_sides(run: Run) -> tuple[Section, Section, Paired]:
     """The figures of the start model, of the trained one, and their paired differences."""
-    before, after, paired = (run.evaluation.get(part, {}) for part in ("baseline", "trained", "paired"))
-    return before, after | {"win_rate": paired.get("win_rate")}, paired | {"accuracy": paired.get("difference")}
+    found = run.evaluation
+    before, after, paired = found.baseline or Section(), found.trained or Section(), found.paired or Paired()
+    won, gained = {"win_rate": paired.win_rate}, {"accuracy": paired.difference}
+    return before, after.model_copy(update=won), paired.model_copy(update=gained)
 
 
 def _list_figures(run: Run) -> list[Column]:
     """The figures that were measured before or after training, with a row of pass@k for each k."""
     sides = _read_sides(run)[:2]
-    several = sorted({int(k) for side in sides for k in side.get("pass_at_k", {})})
+    several = sorted({int(k) for side in sides for k in side.pass_at_k})
     passes = [_make_column(f"pass@{k}", f"pass_at_k.{k}", "%") for k in several if k > 1]  # pass@1 is the accuracy
     figures = [*RANKING_FIGURES, *SCORER_FIGURES] if run.trains_scorer else [*POLICY_FIGURES, *passes]
     return [figure for figure in figures if any(figure.cell(side) != "-" for side in sides)]
@@ -161,27 +164,27 @@ def _plan(difference: Interval, n: int) -> str:
 
 
 def _tabulate(run: Run) -> str:
-    info, findings, checked = run.info, run.diagnosis.get("findings", []), run.diagnosis.get("checked")
+    info, findings, checked = run.info, run.diagnosis.findings, run.diagnosis.checked
     lines = [line for line in (title(run), _write_status(run)) if line] + [""]
-    if "baseline" in run.evaluation:
+    if run.evaluation.baseline:
         table = summary_table(run)
         lines += [*align([table.head, *table.rows]), "In brackets: 95% intervals.", ""]
     page = run.path / "report.html"
     facts = {
         "baselines": baseline_sentence(run),
         "kept": best_sentence(run),
-        "time": ", ".join(f"{phase} {duration(spent)}" for phase, spent in info.get("seconds", {}).items()),
-        "peak memory": info.get("peak_memory_mb") and f"{info['peak_memory_mb']:,.0f} MB",
+        "time": ", ".join(f"{phase} {duration(spent)}" for phase, spent in info.seconds.items()),
+        "peak memory": info.peak_memory_mb and f"{info.peak_memory_mb:,.0f} MB",
         "report": page if page.exists() else None,
-        "health": run.diagnosis
-        and f"{run.diagnosis['health']}, {len(findings)} finding{'s' * (len(findings) != 1)}"
+        "health": run.diagnosis.health
+        and f"{run.diagnosis.health}, {len(findings)} finding{'s' * (len(findings) != 1)}"
         + (f", {len(checked)} rules checked" if checked else ""),
-        "try": run.diagnosis and tell_remedies(run.diagnosis),
-        "changed": "\n             ".join(run.diagnosis.get("changed", [])),
+        "try": tell_remedies(run.diagnosis),
+        "changed": "\n             ".join(run.diagnosis.changed),
     }
     lines += [verdict(run).title, *(f"{label:<12} {text}" for label, text in facts.items() if text)]
     for finding in findings:
-        remedy = f"; try {finding['remedy']}" if finding["remedy"] else ""
-        text = f"{finding['severity']} {finding['name']}: {finding['evidence']}{remedy}"
+        remedy = f"; try {finding.remedy}" if finding.remedy else ""
+        text = f"{finding.severity} {finding.name}: {finding.evidence}{remedy}"
         lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
     return "\n".join(lines)

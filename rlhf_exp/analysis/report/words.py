@@ -77,7 +77,7 @@ def _describe_health(groups: Groups) -> Callout:
     """Which findings accuse how many runs of which settings, and which runs did not finish."""
     found: dict[str, Counter[str]] = {}
     for label, run in [(label, run) for label, group in groups.items() for run in group]:
-        names = [of["name"] for of in run.diagnosis.get("findings", []) if of["severity"] != "info"]
+        names = [found.name for found in run.diagnosis.findings if found.severity != "info"]
         for name in names + [run.status] * (run.status != "finished"):
             found.setdefault(name.replace("_", " "), Counter())[label] += 1
     parts = []

@@ -8,20 +8,13 @@ Every interval is 95% and has the form that all files use: {"value", "low", "hig
 
 import math
 from collections.abc import Sequence
-from typing import TypedDict
 
 import numpy as np
 from scipy import optimize, special
 
+from rlhf_exp.runs.records import Interval
+
 CONFIDENCE = 0.95
-
-
-class Interval(TypedDict):
-    """A figure and its 95% interval; `low` and `high` are None if there are too few values."""
-
-    value: float
-    low: float | None
-    high: float | None
 
 
 def exact(value: float) -> Interval:

@@ -24,8 +24,8 @@ from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import one_of
 from rlhf_exp.errors import FAILED, REFUSED, SIGNALLED, ConfigError, Stop, say, tell
-from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.lock import claim, find_owner, make_new
+from rlhf_exp.runs.records import read_record
 from rlhf_exp.runs.stopping import StopSignals
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp study", description=" ".join(__doc__.splitlines()[2:]),
@@ -98,7 +98,7 @@ def _run_stage(study: Study, name: str, keep_going: bool) -> int:
         Stop: a signal has ended it.
     """
     stage, status = study.stages[name], 0
-    ended = {folder: read_record(folder).get("status") for job in stage.jobs for folder in job.needs.values()}
+    ended = {folder: read_record(folder).status for job in stage.jobs for folder in job.needs.values()}
     if missing := [folder for folder in ended if ended[folder] != "finished"]:
         jobs, status = [job for job in stage.jobs if not {*missing} & {*job.needs.values()}], FAILED
         what = f"only {len(jobs)} of its {len(stage.jobs)} runs start" if keep_going else "not started"

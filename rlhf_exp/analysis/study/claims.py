@@ -28,7 +28,8 @@ from rlhf_exp.analysis.study.stages import check_keys
 from rlhf_exp.config.values import Within, list_bounds
 from rlhf_exp.errors import ConfigError, Problem
 from rlhf_exp.runs.figures import Figure, number, percent, points
-from rlhf_exp.runs.load import parse_yaml, read_file
+from rlhf_exp.runs.files import read_file
+from rlhf_exp.runs.load import parse_yaml
 
 VERDICTS = SUPPORTED, CONTRADICTED, UNCLEAR, UNTESTED = "supported", "contradicted", "cannot tell", "not tested"
 

@@ -30,6 +30,7 @@ from rlhf_exp.analysis.stats.crossed import Estimate, Spread, estimate, join, li
 from rlhf_exp.config.values import one_of, suggest
 from rlhf_exp.graders.arithmetic import evaluate
 from rlhf_exp.runs.load import Run
+from rlhf_exp.runs.records import Completion
 
 START = "start"
 """Stands for the start model where an arm is named."""
@@ -64,8 +65,8 @@ class Untested(Exception):
 def count_calculations(true: bool) -> Column:
     """How many calculations with two numbers and a result a completion writes, or how many of these are true."""
 
-    def count(sample: dict[str, Any]) -> int:
-        found = CALCULATION.findall(sample["completion"])
+    def count(one: Completion) -> int:
+        found = CALCULATION.findall(one.completion)
         return sum(not true or evaluate(left) == evaluate(right) for left, right in found)
 
     before, after = of_both(count)
@@ -85,9 +86,11 @@ BY_REWARD = {"reward", "reward_gain", "win_rate"}
 COSTS: dict[str, Column] = dict(zip(TEXTS["costs"], (*columns.COST, *columns.PASSES), strict=True))
 
 PAIRS: dict[str, Callable[[Run], float | None]] = {
-    "calibration_error": lambda run: run.preference("trained").get("calibration_error"),
+    "calibration_error": lambda run: columns.at("calibration_error")(run.preference("trained")),
     "excess_loss": lambda run: read_excess_loss(run),
-    "near_ties": lambda run: (counts := run.errors.get("counts")) and counts["near_tie"] / max(1, sum(counts.values())),
+    "near_ties": lambda run: (
+        counts["near_tie"] / max(1, sum(counts.values())) if (counts := run.errors.counts) else None
+    ),
 }
 """Of a run's held-out pairs: `excess_loss`, how far the loss at the end of training lies above theirs; `near_ties`,
 their share of the wrongly ranked ones."""
@@ -190,7 +193,7 @@ def read_excess_loss(run: Run) -> float | None:
 def _read(metric: str, run: Run, gain: bool) -> ByRow:
     """The metric of each held-out row, with `gain` its difference to the start model; a number per run as that of one
     row; {} if the run lacks it, or is not measured yet."""
-    if "trained" not in run.evaluation if run.trains else gain:
+    if run.evaluation.trained is None if run.trains else gain:
         return {}
     if metric in ROWS:
         after, before = _read_rows(metric, run), _read_rows(metric, run, True)

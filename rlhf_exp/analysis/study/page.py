@@ -4,6 +4,7 @@ page = write_study(read_study("brevity"))
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from rlhf_exp.analysis.report.columns import CORRECT_BEFORE, REWARDED_BEFORE, align
@@ -17,6 +18,7 @@ from rlhf_exp.analysis.study.stages import Stage, Study
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.figures import duration, number, percent
 from rlhf_exp.runs.load import Run, refusing_damage
+from rlhf_exp.runs.records import Completion, Pair
 
 
 def write_study(study: Study) -> Path:
@@ -87,13 +89,13 @@ def describe_alone(groups: Groups) -> list[Block]:
 
 def _list_rows(run: Run) -> frozenset[tuple[str, str]]:
     """The held-out rows that it was measured on."""
-    rows = run.preferences if run.trains_scorer else run.sampled("baseline")
-    return frozenset((row["id"], row["prompt"]) for row in rows)
+    rows: Sequence[Pair | Completion] = run.preferences if run.trains_scorer else run.sampled("baseline")
+    return frozenset((row.id, row.prompt) for row in rows)
 
 
 def _sum_cost(group: list[Run] | None) -> tuple[str, str]:
     """The time of all runs together, and the most memory that one took."""
     if group is None:
         return "-", "-"
-    seconds = sum(sum(run.info["seconds"].values()) for run in group)
-    return duration(seconds), f"{max(run.info['peak_memory_mb'] for run in group):,.0f} MB"
+    seconds = sum(sum(run.info.seconds.values()) for run in group)
+    return duration(seconds), f"{max(run.info.peak_memory_mb for run in group):,.0f} MB"

@@ -21,9 +21,9 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.explain import explaining
 from rlhf_exp.launch.job import check_job
 from rlhf_exp.runs.checkpoints import find_checkpoint
-from rlhf_exp.runs.folder import read_record
 from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.plan import OtherRun, Plan, plan_job
+from rlhf_exp.runs.records import read_record
 
 SKIP, RESUME, RUN, AGAIN, LATER = "skip", "resume", "run", "run again", "run or skip"
 
@@ -92,7 +92,7 @@ def _check(
     if job.seed is not None:
         cfg.seed = int(job.seed) if job.seed.isdigit() else job.seed
     for key, folder in job.needs.items():
-        if folder not in planned and read_record(folder).get("status") != "finished":
+        if folder not in planned and read_record(folder).status != "finished":
             raise ConfigError([f"{key}: needs the run {folder}, which has not finished; leave out --only"])
         needed = planned.get(folder)
         if folder in planned and (needed is None or needed.what != SKIP):
@@ -105,7 +105,7 @@ def _check(
 
 def _decide(study: Study, job: Job, config: Config, first: list[str]) -> tuple[str, str]:
     """What happens with a job, and why."""
-    status = read_record(job.folder).get("status")
+    status = read_record(job.folder).status
     if owner := find_owner(job.folder):
         return RESUME, f"{owner} runs it now"
     if first:
@@ -126,4 +126,4 @@ def _decide(study: Study, job: Job, config: Config, first: list[str]) -> tuple[s
 
 
 def _is_finished(job: Job) -> bool:
-    return read_record(job.folder).get("status") == "finished"
+    return read_record(job.folder).status == "finished"

@@ -25,7 +25,8 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.arguments import find_config_dir
 from rlhf_exp.launch.explain import explaining
 from rlhf_exp.launch.workers import name_folder
-from rlhf_exp.runs.load import parse_yaml, read_file
+from rlhf_exp.runs.files import read_file
+from rlhf_exp.runs.load import parse_yaml
 
 FIRST = ("hydra/launcher=joblib", "skip_finished=true")
 """Options of every stage, which later ones may replace."""

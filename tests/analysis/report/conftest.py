@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp.evaluation.completions import Completion
 from rlhf_exp.evaluation.metrics import compare, summarise
-from rlhf_exp.runs.folder import write_jsonl
 from rlhf_exp.runs.load import load_run
+from rlhf_exp.runs.records import Completion, write_lines
 
 GOLDEN = Path(__file__).parent / "golden"
 ROWS = 128
@@ -102,12 +101,11 @@ def _make_run(path, seed, loss_type, gain):
         for row, outcome in enumerate("correct" if one else "failed" for one in right):
             tokens, reward = rng.randrange(10, 64), float(right[row])
             kl = 0.0 if which == "baseline" else rng.gauss(4, 2)
-            made = Completion(row, 0, "sampled", [0] * tokens, False, kl, reward=reward, grade={"outcome": outcome})
-            found[which].append(made)
-            line = {"which": which, "id": f"row-{row}", "sample": 0, "decoding": "sampled", "prompt": "p",
-                    "completion": "c", "tokens": tokens, "outcome": outcome, "truncated": False,
-                    "rewards": {"outcome": reward}, "reward": reward, "kl": kl}  # fmt: skip
-            samples.append(line)
+            known = {"which": which, "id": f"row-{row}", "sample": 0, "decoding": "sampled", "prompt": "p",
+                     "completion": "c", "tokens": tokens, "outcome": outcome, "truncated": False,
+                     "rewards": {"outcome": reward}, "reward": reward, "kl": kl}  # fmt: skip
+            found[which].append(Completion(row=row, ids=[0] * tokens, **known))
+            samples.append(found[which][-1])
     evaluation = {which: summarise(completions, 64) for which, completions in found.items()}
     evaluation["paired"] = compare(*found.values(), max_tokens=64)
     args = {"seed": seed, "beta": 0.05, "learning_rate": 5e-4, "loss_type": loss_type}
@@ -117,4 +115,4 @@ def _make_run(path, seed, loss_type, gain):
     (path / ".hydra").mkdir(parents=True)
     for name, content in {"run.json": info, "evaluation.json": evaluation, ".hydra/config.yaml": config}.items():
         (path / name).write_text(json.dumps(content))  # JSON is YAML
-    write_jsonl(path / "samples.jsonl", samples)
+    write_lines(path / "samples.jsonl", samples)

@@ -7,7 +7,7 @@ import pytest
 
 from rlhf_exp.analysis.report import samples, write_report
 from rlhf_exp.analysis.report.page import Heading, Table, Widget, write_page
-from rlhf_exp.runs.folder import write_json, write_jsonl
+from rlhf_exp.runs.files import write_json, write_jsonl
 from tests.analysis.report.browser import ask, needs_browser
 from tests.analysis.report.test_golden import COMPARISONS, GOLDEN, SEEDS
 from tests.analysis.report.test_markup import HOSTILE, write_texts

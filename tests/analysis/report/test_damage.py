@@ -15,7 +15,7 @@ from rlhf_exp.calibrate import main as calibrate
 from rlhf_exp.commands import COMMANDS
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.__main__ import main as list_runs
-from rlhf_exp.runs.folder import write_json
+from rlhf_exp.runs.files import write_json
 from rlhf_exp.runs.settings import recall
 from tests.analysis.report.test_golden import GOLDEN
 

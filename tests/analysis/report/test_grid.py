@@ -17,7 +17,8 @@ def make_sweep(tmp_path, make_run, gains):
     runs = []
     for (loss, tokens), gain in gains.items():
         run = load_run(make_run(tmp_path / f"{loss}{tokens}", 0, loss, gain))
-        config, info = run.config | {"max_tokens": tokens}, run.info | {"max_tokens": tokens}
+        more = {"max_tokens": tokens}
+        config, info = run.config | more, run.info.model_copy(update=more)
         typed = [f"loss_type={loss}", f"max_tokens={tokens}"]
         runs.append(replace(run, config=config, info=info, overrides=typed))
     return runs

@@ -13,7 +13,13 @@ def make(tmp_path):
     def build(
         name, algo, seed=0, samples=None, loss_type="grpo", max_tokens=64, inputs=None, engine=None, typed=(), **args
     ):
-        info = {"algo": algo, "loss_type": loss_type, "task": "countdown", "max_tokens": max_tokens, "inputs": inputs}
+        info = {
+            "algo": algo,
+            "loss_type": loss_type,
+            "task": "countdown",
+            "max_tokens": max_tokens,
+            "inputs": inputs or {},
+        }
         info |= {"status": "finished", "seed": seed, "eval_engine": engine}
         config = {
             "seed": seed, "max_tokens": max_tokens, "algo": {"name": algo, "args": {"seed": seed} | args},

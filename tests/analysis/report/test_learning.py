@@ -9,6 +9,7 @@ from rlhf_exp.analysis.report.learning import describe_learning
 from rlhf_exp.analysis.report.page import Figures, Table
 from rlhf_exp.analysis.stats import SHARES, crossed_interval
 from rlhf_exp.runs.load import load_run
+from rlhf_exp.runs.records import Measurement
 
 ROWS = 40
 
@@ -24,7 +25,7 @@ def measure(run_dir):
             spent = {"trained_tokens": 100 * i, "sampled_tokens": 0, "step_seconds": 0.5 * i} if i else {}
             metrics.append({"step": 2 * i, "validation/accuracy": accuracy, "validation/kl": 0.7 * i, **spent})
             right = [int(row < round(ROWS * accuracy)) for row in range(ROWS)]
-            validation.append({"step": 2 * i, "id": [f"row {row}" for row in range(ROWS)], "accuracy": right})
+            validation.append(Measurement(step=2 * i, id=[f"row {row}" for row in range(ROWS)], accuracy=right))
         return replace(load_run(run_dir), metrics=metrics, validation=validation if by_row else [])
 
     return measure
@@ -51,7 +52,7 @@ def test_the_fall_of_a_reward_is_no_difference_of_shares(run_dir):
     """Rows that are added to the differences of two shares once hid a fall on few rows."""
     rewards = {0: [1.0] * 4, 2: [0.1, 0.12, 0.09, 0.11]}
     metrics = [{"step": step, "validation/reward": np.mean(of), "step_seconds": step} for step, of in rewards.items()]
-    validation = [{"step": step, "id": list("abcd"), "reward": of} for step, of in rewards.items()]
+    validation = [Measurement(step=step, id=list("abcd"), reward=of) for step, of in rewards.items()]
     assert list_falls(replace(load_run(run_dir), metrics=metrics, validation=validation)) == [["falls", "2"]]
 
 

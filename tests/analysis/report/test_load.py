@@ -1,7 +1,8 @@
 import pytest
 
-from rlhf_exp.runs.folder import write_jsonl
-from rlhf_exp.runs.load import NotARun, find_runs, load_run
+from rlhf_exp.runs.files import NotARun
+from rlhf_exp.runs.load import find_runs, load_run
+from rlhf_exp.runs.records import write_lines
 
 
 def write_record(folder, text='{"status": "running"}'):
@@ -50,6 +51,6 @@ def test_what_is_no_run_is_named(tmp_path):
 
 
 def test_a_completion_may_hold_marks_that_end_a_line_elsewhere(run_dir):
-    row = load_run(run_dir).samples[0] | {"completion": "a\u2028b\u0085c\r\nd"}
-    write_jsonl(run_dir / "samples.jsonl", [row])
+    row = load_run(run_dir).samples[0].model_copy(update={"completion": "a\u2028b\u0085c\r\nd"})
+    write_lines(run_dir / "samples.jsonl", [row])
     assert load_run(run_dir).samples == [row]

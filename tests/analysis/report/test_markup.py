@@ -11,7 +11,7 @@ from rlhf_exp.analysis.report import terminal_table, write_report
 from rlhf_exp.commands import COMMANDS
 from rlhf_exp.errors import UNPRINTABLE, printable, say
 from rlhf_exp.runs.__main__ import main as list_runs
-from rlhf_exp.runs.folder import write_json, write_jsonl
+from rlhf_exp.runs.files import write_json, write_jsonl
 from tests.analysis.report.test_golden import GOLDEN, SEEDS
 
 HOSTILE = "</pre></td></title><script>alert(1)</script><img src=x onerror=alert(2)>\"'><a href=javascript:x>"

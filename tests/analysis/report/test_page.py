@@ -12,6 +12,7 @@ from rlhf_exp.analysis.report.page import Callout, Code, Figures, Heading, Pair,
 from rlhf_exp.analysis.report.plots import Line, Panel, Plot, draw, plot_accuracy
 from rlhf_exp.errors import printable
 from rlhf_exp.evaluation.preferences import summarise_preferences
+from rlhf_exp.runs import records
 
 
 def test_the_page_is_one_file_without_outside_resources(tmp_path, drawn):
@@ -56,9 +57,9 @@ def test_markdown_shows_every_text_as_it_is(text):
 
 def test_intervals_of_shares_that_are_all_or_nothing_can_be_drawn(tmp_path, drawn):
     """By rounding, a bound of Wilson's interval can lie on the wrong side of 0 or 1."""
-    row = {"subset": "a", "chosen": "x", "rejected": "y", "chosen_reward": 1.0, "rejected_reward": 0.0,
-           "chosen_tokens": 2, "rejected_tokens": 1}  # fmt: skip
-    rows = [[row | {"margin": margin}] * n for n in range(1, 200) for margin in (1.0, -1.0)]
+    pair = records.Pair(which="trained", id="x", subset="a", prompt="?", chosen="x", rejected="y", chosen_reward=1.0,
+                rejected_reward=0.0, margin=0.0, chosen_tokens=2, rejected_tokens=1)  # fmt: skip
+    rows = [[pair.model_copy(update={"margin": margin})] * n for n in range(1, 200) for margin in (1.0, -1.0)]
     shares = [summarise_preferences(same)["accuracy"] for same in rows]
     assert {share["value"] for share in shares} == {0, 1}
     draw(plot_accuracy([("", share, share) for share in shares]), tmp_path)

@@ -86,7 +86,9 @@ def test_a_difference_that_nothing_would_detect_is_too_small_to_matter(groups):
 
 def test_a_setting_whose_seeds_spread_far_above_the_others_is_named(groups):
     assert "Far above" not in run_tests(groups, TRAINED).spread
-    lost = replace(groups["grpo"][0], samples=[sample | {"outcome": "failed"} for sample in groups["grpo"][0].samples])
+    lost = replace(
+        groups["grpo"][0], samples=[one.model_copy(update={"outcome": "failed"}) for one in groups["grpo"][0].samples]
+    )
     spread = run_tests(groups | {"grpo": [groups["grpo"][1], lost]}, TRAINED).spread
     assert spread.endswith(" Far above the others', and therefore with a limited part in theirs: grpo.")
 

@@ -14,7 +14,7 @@ from rlhf_exp.analysis.report.samples import KINDS, describe_samples
 from rlhf_exp.analysis.report.single import describe_sets
 from rlhf_exp.analysis.report.summary import summary_table, verdict
 from rlhf_exp.runs.figures import percent, points
-from rlhf_exp.runs.folder import write_jsonl
+from rlhf_exp.runs.files import write_jsonl
 from rlhf_exp.runs.load import load_run
 from tests.analysis.report.conftest import GOLDEN
 
@@ -127,7 +127,7 @@ def test_with_samples_false_a_report_holds_no_text_and_says_so(tmp_path, names):
     assert "All prompts and completions are left out: report.samples=false." in page
     assert "### Better" not in page and "Words of" not in page
     for run in map(load_run, runs):
-        rows = [*run.samples, *run.errors.get("shown", [])]
+        rows = [one.model_dump() for one in (*run.samples, *run.errors.shown)]
         texts = {row[key].strip() for row in rows for key in ("prompt", "completion", "chosen") if key in row}
         assert texts and not [text for text in texts if len(text) > 5 and text in page]
 

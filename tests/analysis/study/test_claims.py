@@ -12,7 +12,9 @@ from rlhf_exp.analysis.study.claims import Claim, decide, describe_claims, judge
 from rlhf_exp.analysis.study.measures import Measured, explain, measure, read_series
 from rlhf_exp.config import ROOT
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.load import Run, read_jsonl
+from rlhf_exp.runs.files import read_jsonl
+from rlhf_exp.runs.load import Run
+from rlhf_exp.runs.records import Completion, Diagnosis, Errors, Evaluation, RunRecord, Section
 
 ROWS = 60
 
@@ -23,13 +25,15 @@ def make_run(seed, solved, tokens=20, **more):
     for which, right in {"baseline": [row % 4 == 0 for row in range(ROWS)], "trained": solved}.items():
         for row, correct in enumerate(right):
             outcome = "correct" if correct else "failed"
-            samples.append({"which": which, "id": row, "sample": 0, "decoding": "sampled", "outcome": outcome,
-                            "reward": float(correct), "kl": 0.5, "tokens": tokens + row % 3,
-                            "truncated": False, "completion": "1 + 2 = 3"})  # fmt: skip
-    info = {"seed": seed, "status": "finished", "steps": 10} | more.pop("info", {})
+            samples.append(Completion(which=which, id=str(row), outcome=outcome, reward=float(correct), kl=0.5,
+                                      tokens=tokens + row % 3, completion="1 + 2 = 3"))  # fmt: skip
+    info = RunRecord(**{"seed": seed, "status": "finished", "steps": 10} | more.pop("info", {}))
     lists = ("metrics", "alarms", "validation", "policies", "preferences", "set_samples", "overrides")
-    parts = {name: [] for name in lists} | {name: {} for name in ("errors", "facts", "diagnosis", "config")}
-    return Run(Path("run"), info, samples=samples, **(parts | {"evaluation": {"trained": {}}} | more))
+    parts = {name: [] for name in lists} | {"facts": {}, "config": {}, "samples": samples}
+    kinds = {"errors": Errors, "diagnosis": Diagnosis, "evaluation": Evaluation}
+    records = {name: kind(**more.pop(name, {})) for name, kind in kinds.items()}
+    records["evaluation"].trained = records["evaluation"].trained or Section()
+    return Run(Path("run"), info, **(parts | records | more))
 
 
 @pytest.fixture
@@ -70,7 +74,7 @@ def test_a_verdict_follows_from_the_intervals(groups, claim, verdict):
 
 
 def test_a_difference_of_arms_is_that_of_the_means_over_the_same_rows(groups):
-    of_rows = {arm: np.array([[s["outcome"] == "correct" for s in run.samples[ROWS:]] for run in group])
+    of_rows = {arm: np.array([[s.is_correct for s in run.samples[ROWS:]] for run in group])
                for arm, group in groups.items()}  # fmt: skip
     found = measure("accuracy", groups, ["good", "same"])
     assert found.estimate.value == pytest.approx(of_rows["good"].mean() - of_rows["same"].mean())
@@ -81,8 +85,7 @@ def test_a_difference_of_arms_is_that_of_the_means_over_the_same_rows(groups):
 
 def test_a_figure_on_an_evaluation_set_is_of_its_rows_and_its_reward():
     def make(seed, reward):
-        drawn = {"set": "gold", "sample": 0, "decoding": "sampled"}
-        lines = [{"which": which, "id": row, **drawn, "reward": value + row % 3} for row in range(9)
+        lines = [Completion(which=which, id=str(row), set="gold", reward=value + row % 3) for row in range(9)
                  for which, value in (("baseline", 0.0), ("trained", reward + 0.1 * seed))]  # fmt: skip
         sets = {"gold": {"trained": {}}}
         config = {"reward": {"path": str(seed)}, "eval": {"sets": {"gold": {"task": "hh_rlhf", "reward": "runs/gold"}}}}
@@ -137,7 +140,7 @@ def test_calculations_are_counted_and_checked():
     runs = [make_run(s, [True] * ROWS) for s in range(2)]
     for run in runs:
         for sample in run.samples:
-            sample["completion"] = text if sample["which"] == "trained" or sample["id"] % 2 else "none"
+            sample.completion = text if sample.which == "trained" or int(sample.id) % 2 else "none"
     count, true = (measure(name, {"a": runs}, ["a", "start"]).estimate.value
                    for name in ("calculations", "true_calculations"))  # fmt: skip
     assert (count, true) == (2.0, 1.5)
@@ -146,7 +149,7 @@ def test_calculations_are_counted_and_checked():
 def test_figures_of_held_out_pairs_are_one_number_per_run():
     losses = [{"step": step, "loss": 0.9} for step in range(10)]
     parts = {"metrics": losses, "errors": {"counts": {"near_tie": 1, "other": 3}}}
-    found = {"loss": {"value": 0.7}, "calibration_error": 0.08}
+    found = {"loss": {"value": 0.7, "low": 0.6, "high": 0.8}, "calibration_error": 0.08}
     evaluation = {"trained": {"preference": found}}
     runs = [make_run(s, [True] * ROWS, evaluation=evaluation, **parts) for s in range(2)]
     read = {name: measures._read(name, runs[0], False) for name in measures.PAIRS}
@@ -172,8 +175,8 @@ def test_rewards_of_arms_are_compared_under_one_reward_only(groups):
 def test_models_that_were_measured_alone_are_arms_too(groups):
     for arm in ("good", "same"):
         groups[f"{arm} alone"] = [
-            replace(run, info=run.info | {"algo": "none"}, evaluation={"baseline": {}},
-                    samples=[{**sample, "which": "baseline"} for sample in run.samples[ROWS:]])
+            replace(run, info=run.info.model_copy(update={"algo": "none"}), evaluation=Evaluation(baseline={}),
+                    samples=[one.model_copy(update={"which": "baseline"}) for one in run.samples[ROWS:]])
             for run in groups[arm]
         ]  # fmt: skip
     both, alone = (measure("accuracy", groups, [f"good{more}", f"same{more}"]).estimate for more in ("", " alone"))
@@ -246,7 +249,7 @@ def draw_groups(rng, shifts, metric, rows=25, seeds=3):
         groups[arm] = [make_run(s, [True] * rows) for s in range(seeds)]
         for run, mean in zip(groups[arm], means, strict=True):
             for row, value in enumerate(mean + hard + rng.normal(size=rows)):
-                run.samples[ROWS + row]["reward"] = float(value)
+                run.samples[ROWS + row].reward = float(value)
     return groups
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp.runs.folder import read_record
+from rlhf_exp.runs.records import read_record
 
 STEPS = "algo.args.max_steps=4, algo.args.save_steps=1, algo.args.per_device_train_batch_size=8"
 CHAIN = f"""

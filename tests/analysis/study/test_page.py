@@ -3,10 +3,11 @@ from types import SimpleNamespace
 
 from rlhf_exp.analysis.report.page import Table
 from rlhf_exp.analysis.study.page import _divide, describe_alone
+from rlhf_exp.runs.records import Completion
 
 
 def make_run(arm, seed, rows):
-    samples = [{"id": str(row), "prompt": "add"} for row in rows]
+    samples = [Completion(id=str(row), prompt="add") for row in rows]
     return SimpleNamespace(path=Path(arm, seed), trains_scorer=False, preferences=[], sampled=lambda which: samples)
 
 
@@ -27,7 +28,7 @@ def test_runs_are_compared_on_the_rows_of_their_arm_and_apart_where_the_study_sa
 
 
 def test_models_measured_alone_have_their_own_figures():
-    samples = [{"id": row, "prompt": "add", "reward": 0.5 + i, "outcome": "correct"} for i, row in enumerate("abc")]
+    samples = [Completion(id=row, reward=0.5 + i, outcome="correct") for i, row in enumerate("abc")]
     run = SimpleNamespace(trains_scorer=False, sampled={"baseline": samples}.get)
     [table] = [block for block in describe_alone({"start": [run]}) if isinstance(block, Table)]
     assert table.head == ["arm", "seeds", "accuracy", "reward"]
