@@ -155,8 +155,10 @@ def check_leaks(experiment: Experiment) -> list[Check]:
     shares = {name: [_count_held(rows, name) / len(rows) for rows in sides] for name in names}
     name, (train, held_out) = max(shares.items(), key=lambda item: item[1][0] - item[1][1])
     leaked, figures = train - held_out > LEAKED, {"column": name, "train": train, "held_out": held_out}
-    said = f"{name} stands in {train:.0%} of the training prompts and in {held_out:.0%} of the held-out ones"
-    said += ": a policy learns to copy it from there" if leaked else "; no other column differs more"
+    said = "no column of the rows stands in the training prompts alone"
+    if leaked:
+        said = f"{name} stands in {train:.0%} of the training prompts and in {held_out:.0%} of the held-out ones"
+        said += ": a policy learns to copy it from there"
     return [Check("no_leaks", "warned" if leaked else "passed", said, figures)]
 
 
