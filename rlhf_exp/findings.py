@@ -3,7 +3,10 @@
 The rules are in diagnose/, which the config must not import; tests/callbacks/test_alarms.py holds both together.
 """
 
-from rlhf_exp.runs.records import Diagnosis
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlhf_exp.runs.records import Diagnosis
 
 WATCHED = ("loss", "grad_norm", "probe/kl")
 """Series that must be finite. probe/kl is of the weights after the step."""
@@ -20,7 +23,7 @@ FINDINGS = (
 """The names of all findings, for `monitor.stop_on` and `monitor.ignore`."""
 
 
-def tell_remedies(diagnosis: Diagnosis) -> str:
+def tell_remedies(diagnosis: "Diagnosis") -> str:
     """What a run with several findings is told to try first, and what besides; empty where its finding says all."""
     first, *others = diagnosis.remedies or [""]
     if len(diagnosis.findings) < 2 or not first:

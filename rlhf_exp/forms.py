@@ -9,9 +9,10 @@ Tasks, dry runs and reports ask the form, and branch on no algorithm. Imports no
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlhf_exp.runs.records import Completion
+if TYPE_CHECKING:
+    from rlhf_exp.runs.records import Completion
 
 PROMPTS, DEMONSTRATIONS, PAIRS, NOTHING = "prompts", "demonstrations", "preference pairs", "nothing"
 """What a task can provide."""
@@ -48,7 +49,7 @@ class Form:
         """The rows to train on, of rows as the task gives them."""
         return rows
 
-    def learn(self, correct: Sequence[Completion], wrong: Sequence[Completion], most: int) -> list[Row]:
+    def learn(self, correct: "Sequence[Completion]", wrong: "Sequence[Completion]", most: int) -> list[Row]:
         """Rows made of the correct and the wrong samples of one prompt, at most `most` of each; under the name of a
         text is the sample that it is taken from."""
         return []
@@ -68,7 +69,7 @@ class Demonstrations(Form):
     def build(self, item: Any, prompt: Any, answers: tuple[Any, ...]) -> Row:
         return {"prompt": prompt, "completion": answers[0]}
 
-    def learn(self, correct: Sequence[Completion], wrong: Sequence[Completion], most: int) -> list[Row]:
+    def learn(self, correct: "Sequence[Completion]", wrong: "Sequence[Completion]", most: int) -> list[Row]:
         return [{"completion": sample} for sample in correct[:most]]
 
 
@@ -85,7 +86,7 @@ class Pairs(Form):
     def build(self, item: Any, prompt: Any, answers: tuple[Any, ...]) -> Row:
         return {"id": item.id, "subset": item.subset, "prompt": prompt, "chosen": answers[0], "rejected": answers[1]}
 
-    def learn(self, correct: Sequence[Completion], wrong: Sequence[Completion], most: int) -> list[Row]:
+    def learn(self, correct: "Sequence[Completion]", wrong: "Sequence[Completion]", most: int) -> list[Row]:
         """The i-th correct one with the i-th wrong one."""
         pairs = zip(correct[:most], wrong, strict=False)
         return [{"subset": no.outcome, "chosen": yes, "rejected": no} for yes, no in pairs]
@@ -105,7 +106,7 @@ class Unpaired(Pairs):
             for side in self.answers
         ]
 
-    def learn(self, correct: Sequence[Completion], wrong: Sequence[Completion], most: int) -> list[Row]:
+    def learn(self, correct: "Sequence[Completion]", wrong: "Sequence[Completion]", most: int) -> list[Row]:
         samples = (*correct[:most], *wrong[:most])
         return [{"subset": one.outcome, "completion": one, "label": one.is_correct} for one in samples]
 

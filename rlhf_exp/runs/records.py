@@ -39,7 +39,7 @@ class Interval(TypedDict):
 class Record(BaseModel):
     """Its fields are read as `record.name`, or as in the file as `record["name"]`."""
 
-    model_config = ConfigDict(extra="allow", ser_json_inf_nan="null", protected_namespaces=())
+    model_config = ConfigDict(extra="allow", ser_json_inf_nan="null", protected_namespaces=(), defer_build=True)
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.model_fields_set:
