@@ -1,5 +1,6 @@
 """A trainer of any algorithm on rows and rewards of a test's own, and models whose mistakes show."""
 
+import json
 from dataclasses import replace
 
 import torch
@@ -30,6 +31,10 @@ SHAPE = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
     "max_position_embeddings": 128, "tie_word_embeddings": True,
 }  # fmt: skip
+
+
+def read_jsonl(path):
+    return [json.loads(line) for line in path.read_text().split("\n") if line]
 
 
 def build_experiment(folder, *overrides, rows=(), reward=None):

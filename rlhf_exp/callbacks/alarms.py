@@ -19,7 +19,7 @@ from rlhf_exp import processes
 from rlhf_exp.config.schema import Monitor
 from rlhf_exp.errors import NonFiniteLoss, name_error, printable, say
 from rlhf_exp.findings import WATCHED
-from rlhf_exp.runs.records import Finding, append, keep_lines, read_series
+from rlhf_exp.runs.records import Finding, append, keep_lines, read_metrics
 from rlhf_exp.runs.stopping import StopSignals
 
 ROWS = "alarms.jsonl"
@@ -50,7 +50,7 @@ class Alarms(TrainerCallback):
         if self._metrics:
             self._metrics.append({"step": step, **logs})
         else:
-            self._metrics = read_series(self._run_dir / "metrics.jsonl")
+            self._metrics = read_metrics(self._run_dir / "metrics.jsonl")
         bad = next((name for name in WATCHED if not math.isfinite(logs.get(name) or 0.0)), None)
         is_due = step % every == 0 and len(self._metrics) >= GROWTH * self._looked_at or step == state.max_steps
         if bad or is_due:

@@ -25,6 +25,8 @@ from rlhf_exp.runs.files import write_json
 from rlhf_exp.runs.records import Completion
 from rlhf_exp.tasks.tokens import encode_prompts
 
+SAMPLED = ("row", "ids", "sample", "decoding", "tokens", "truncated", "kl")
+"""What an entry must say of each completion."""
 SAMPLER_VERSION = 6
 """Raise it when sampling itself or the form of an entry changes, so that earlier entries are no longer found."""
 
@@ -74,7 +76,8 @@ def hash_sampling(
 def read_entry(path: Path) -> list[Completion] | None:
     """The cached completions; None if there are none. A damaged entry is reported and replaced by new samples."""
     try:
-        return [Completion(**one) for one in json.loads(path.read_text(encoding="utf-8"))["completions"]]
+        found = json.loads(path.read_text(encoding="utf-8"))["completions"]
+        return [Completion(**{name: one[name] for name in SAMPLED} | one) for one in found]
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError) as error:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
+from typing import Any
 
 import torch
 from peft import PeftModel
@@ -68,11 +69,10 @@ def sample_held_out(
             rows, compared = list(zip(prompts, ids, strict=True)), Sampling(1) if plain else sampling
             kl = measure_kl(model, start_model, rows, pad_id, compared)
         for (row, place), tokens, one in zip(places, ids, kl, strict=True):
-            task_row = experiment.task.eval[row]
-            known = {"id": task_row["id"], **describe_prompt(task_row["prompt"]), "sample": place, "decoding": decoding}
             measured = {"kl": one.kl} if plain else {"kl": one.kl, "kl_sampled": one.sampled, "kl_outside": one.outside}
+            known: dict[str, Any] = {"row": row, "ids": tokens, "sample": place, "decoding": decoding}
             known |= {"tokens": len(tokens), "truncated": tokens[-1] not in eos_ids, **measured}
-            completions.append(Completion(row=row, ids=tokens, **known))
+            completions.append(Completion(**known))
     return completions
 
 
@@ -93,7 +93,8 @@ def measure_kl(
 
 
 def judge(experiment: Experiment, completions: list[Completion]) -> list[Completion]:
-    """The completions with their texts, grades and rewards; each is graded once, and rewards take that grade.
+    """The completions with their rows' ids and prompts, their texts, grades and rewards; each is graded once, and
+    rewards take that grade. Cached ones may be of rows that another task calls otherwise.
 
     A reward that compares completions of a prompt sees `eval.completions` of them at a time, of the start model too.
     Each of several processes judges whole rows.
@@ -105,7 +106,9 @@ def judge(experiment: Experiment, completions: list[Completion]) -> list[Complet
     for one, text in zip(completions, texts, strict=True):
         if one.row in own:
             group = groups.setdefault((one.decoding, one.sample // cfg.eval.completions), [])
-            group.append(one.model_copy(update={"completion": text}))
+            row = task.eval[one.row]
+            known = {"id": row["id"], **describe_prompt(row["prompt"]), "completion": text}
+            group.append(one.model_copy(update=known))
     judged = {}
     for group in groups.values():
         rows, texts = [task.eval[one.row] for one in group], [one.completion for one in group]

@@ -10,14 +10,13 @@ import os
 import stat
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from yaml import YAMLError
 
 from rlhf_exp import processes
-from rlhf_exp.errors import ConfigError, say
+from rlhf_exp.errors import ConfigError
 
 MOST_BYTES = {".yaml": 1_000_000, ".json": 100_000_000}
 MOST_ROWS = 4_000_000_000
@@ -101,39 +100,6 @@ def read_file(path: Path, parse: Callable[[str], Any], form: type) -> Any:
     if found is not None and not isinstance(found, form):
         raise NotARun(f"{path}: expected a {'mapping' if form is dict else 'list'}, found {type(found).__name__}")
     return found or form()
-
-
-def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines; [] if there is none. Lines that a crash or a full disk cut off are left out;
-    how many is printed once.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
-    try:
-        text = read_text(path, errors="replace") or ""
-    except OSError as error:
-        raise ConfigError([f"{path}: cannot be read ({error.strerror})"]) from error
-    # Not splitlines(): it also splits at marks that a completion may hold inside a JSON string, such as U+2028. A power
-    # failure can leave zeros.
-    lines = [line for line in text.split("\n") if line.strip("\0 \r")]
-    rows = _parse(f"[{','.join(lines)}]") or []  # all at once, which is faster, unless a line is torn
-    if len(rows) != len(lines) or not all(isinstance(row, dict) for row in rows):
-        rows = [row for row in map(_parse, lines) if isinstance(row, dict)]
-    if torn := len(lines) - len(rows):
-        say_once(f"{path}: {torn} torn line{'s' if torn > 1 else ''} left out")
-    return rows
-
-
-def _parse(text: str) -> Any:
-    """The value of a JSON text; None if it is torn."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-say_once = cache(say)  # a report reads the same file several times
 
 
 def _finite(value: Any) -> Any:

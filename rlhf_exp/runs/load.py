@@ -36,8 +36,8 @@ from rlhf_exp.runs.records import (
     RunRecord,
     read,
     read_lines,
+    read_metrics,
     read_record,
-    read_series,
 )
 
 T = TypeVar("T")
@@ -217,7 +217,7 @@ def load_run(path: Path) -> Run:
         return Run(
             path,
             info,
-            metrics=read_series(path / "metrics.jsonl"),
+            metrics=read_metrics(path / "metrics.jsonl"),
             alarms=read_lines(path / "alarms.jsonl", Finding),
             validation=read_lines(path / "validation.jsonl", Measurement),
             evaluation=read(path / "evaluation.json", Evaluation),

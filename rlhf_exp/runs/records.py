@@ -11,6 +11,7 @@ know are kept, so that a folder of a newer version can be read.
 import math
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -18,8 +19,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter,
 from typing_extensions import TypedDict
 
 from rlhf_exp import processes
-from rlhf_exp.errors import show
-from rlhf_exp.runs.files import NotARun, read_text, say_once, write_text
+from rlhf_exp.errors import say, show
+from rlhf_exp.runs.files import NotARun, read_text, write_text
 
 OUTCOMES = ("correct", "partial", "failed")
 SIDES = ("baseline", "trained")
@@ -405,6 +406,7 @@ class Preflight(Record):
 
 
 R = TypeVar("R", bound=Record)
+say_once = cache(say)  # a report reads the same file several times
 
 
 def write(path: Path, record: Record, any_rank: bool = False) -> None:
@@ -459,7 +461,7 @@ def keep_lines(path: Path, step: int, kind: type[R]) -> list[R]:
     return kept
 
 
-def read_series(path: Path) -> list[dict[str, Any]]:
+def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The rows of metrics.jsonl: figures by name, and the whole number `step`.
 
     Raises:
@@ -492,7 +494,7 @@ def _read_each(path: Path, lines: list[str], kind: type[R]) -> list[R]:
         try:
             found.append(kind.model_validate_json(line))
         except ValidationError as error:
-            if error.errors()[0]["type"] != "json_invalid":
+            if error.errors()[0]["loc"]:  # else it is no JSON, or no object
                 raise NotARun(f"{path}: line {number}: {explain(error)}") from None
             torn += 1
     if torn:

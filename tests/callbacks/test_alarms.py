@@ -11,9 +11,9 @@ from rlhf_exp.callbacks.alarms import Alarms
 from rlhf_exp.config.schema import Monitor
 from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.findings import FINDINGS
-from rlhf_exp.runs.files import read_jsonl
 from rlhf_exp.runs.records import Metrics, append, keep_lines
 from rlhf_exp.runs.stopping import StopSignals
+from tests.building import read_jsonl
 
 
 def find_losses(metrics):

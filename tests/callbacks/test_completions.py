@@ -6,10 +6,9 @@ import pytest
 
 from rlhf_exp.callbacks import completions
 from rlhf_exp.callbacks.completions import CompletionsWriter
-from rlhf_exp.runs.files import read_jsonl
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.records import RunRecord
-from tests.building import QUIET, ROLLOUTS_OF_8, UNTRAINED, build, reward_length
+from tests.building import QUIET, ROLLOUTS_OF_8, UNTRAINED, build, read_jsonl, reward_length
 
 ROWS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ."} for i in range(16)]
 TWO_STEPS = [

@@ -8,8 +8,7 @@ from rlhf_exp.callbacks.metrics import MetricsWriter, Probe
 from rlhf_exp.models import scoring
 from rlhf_exp.models.scoring import completion_logits, completion_logps
 from rlhf_exp.models.untrained import build_byte_tokenizer
-from rlhf_exp.runs.files import read_jsonl
-from tests.building import build_random
+from tests.building import build_random, read_jsonl
 
 ROWS = [([3, 4, 5], [6, 7, 1]), ([3], [8, 9, 10, 11, 1]), ([4, 4], [1])]
 

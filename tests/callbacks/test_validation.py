@@ -8,9 +8,9 @@ from transformers import TrainerControl, TrainerState
 
 from rlhf_exp.callbacks.metrics import MetricsWriter
 from rlhf_exp.callbacks.validation import Best, Validate, WritePage
-from rlhf_exp.runs.files import read_jsonl
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.records import Measurement
+from tests.building import read_jsonl
 
 METRIC = "validation/accuracy"
 

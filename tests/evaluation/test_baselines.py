@@ -10,8 +10,7 @@ from rlhf_exp.evaluation.baselines import list_candidates, measure_baselines, si
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator
 from rlhf_exp.graders import Grade
 from rlhf_exp.models.generation import FORBIDDEN, Policy
-from rlhf_exp.runs.files import read_jsonl
-from tests.building import UNTRAINED, load_experiment
+from tests.building import UNTRAINED, load_experiment, read_jsonl
 
 RULES = [
     f"* as {which} operation times {weight} if the target exceeds the sum"

@@ -186,10 +186,12 @@ def test_auto_is_vllm_on_a_gpu_that_has_it_but_for_4_bits(monkeypatch):
     assert choose(use_cpu=False, quantization={"load_in_4bit": True}) == "transformers"
 
 
+LACKING = '{"completions": [{"row": 0, "sample": 0}]}'
 EARLIER = '{"completion_ids": [[5, 1]], "truncated": [false], "kl": [0.0]}'
 
 
-@pytest.mark.parametrize("text", ["", '{"completions": [[0,', "[]", EARLIER], ids=["empty", "torn", "list", "earlier"])
+@pytest.mark.parametrize("text", ["", '{"completions": [[0,', "[]", EARLIER, LACKING],
+                         ids=["empty", "torn", "list", "earlier", "lacking"])  # fmt: skip
 def test_a_damaged_entry_of_the_cache_is_as_good_as_none_and_said_so(tmp_path, capsys, text):
     entry = tmp_path / "key.json"
     entry.write_text(text)
@@ -197,6 +199,15 @@ def test_a_damaged_entry_of_the_cache_is_as_good_as_none_and_said_so(tmp_path, c
     line = capsys.readouterr().err
     assert line.startswith(f"rlhf_exp: {entry}: damaged (") and line.endswith("); sampled anew\n")
     assert line.count("\n") == 1
+
+
+def test_a_cached_completion_has_the_id_of_the_row_that_asks_for_it(tmp_path):
+    cfg = make_config("eval.rows=5")
+    task, found = load(cfg), sample(make_model(), cfg)
+    cache.write_entry(tmp_path / "key.json", judge(set_up(cfg, task), found))
+    renamed = replace(task, eval=[row | {"id": f"other {row['id']}"} for row in task.eval])
+    judged = judge(set_up(cfg, renamed), cache.read_entry(tmp_path / "key.json"))
+    assert [one.id for one in judged] == [row["id"] for row in renamed.eval]
 
 
 def test_the_cache_holds_all_completions_and_the_greedy_ones(tmp_path):

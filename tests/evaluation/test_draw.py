@@ -10,10 +10,9 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.evaluation.draw import sample
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
-from rlhf_exp.runs.files import read_jsonl
 from rlhf_exp.tasks import draw_prompts, load_task
 from rlhf_exp.tasks.sampled import learn_from
-from tests.building import build
+from tests.building import build, read_jsonl
 
 SMALL = ["task.sampling.rows=16", "task.sampling.completions=4", "max_tokens=32", "device=cpu", "device.threads=1"]
 TINY = resolve_model(compose_config([]), Path())

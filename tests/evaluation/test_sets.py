@@ -6,8 +6,8 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation import cache
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
-from rlhf_exp.runs.files import read_jsonl
 from rlhf_exp.tasks import load_held_out
+from tests.building import read_jsonl
 from tests.evaluation.test_evaluators import SFT, SMALL, measure
 
 SETS = ["+eval.sets.easy={task: countdown, numbers: [2]}", "+eval.sets.same={}"]

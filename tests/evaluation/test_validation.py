@@ -13,8 +13,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.evaluation.completions import sample_held_out
 from rlhf_exp.evaluation.evaluators import Validation
 from rlhf_exp.models.loading import load_policy
-from rlhf_exp.runs.files import read_jsonl
-from tests.building import ROLLOUTS_OF_8, UNTRAINED, load_experiment
+from tests.building import ROLLOUTS_OF_8, UNTRAINED, load_experiment, read_jsonl
 
 SMALL = [*UNTRAINED, "max_tokens=8", "eval.rows=8", "eval.every=1", "eval.every_rows=16"]
 

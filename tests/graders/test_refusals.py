@@ -7,7 +7,7 @@ import pytest
 from rlhf_exp.config import ROOT
 from rlhf_exp.graders.refusals import REFUSALS, find_refusal
 from rlhf_exp.graders.user_code import import_file
-from rlhf_exp.runs.files import read_jsonl
+from tests.building import read_jsonl
 
 FOLDER = ROOT / "sweeps" / "probes"
 CHECK = import_file(str(FOLDER / "check.py"), "checker")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rlhf_exp.runs.files import read_jsonl
+from tests.building import read_jsonl
 
 SMALL = [
     *("max_tokens=24", "reward.length_efficiency.tokens=12", "eval.rows=8", "eval.completions=2", "device=cpu"),

@@ -4,8 +4,8 @@ import sys
 import numpy as np
 import pytest
 
-from rlhf_exp.runs.files import read_jsonl
 from rlhf_exp.runs.folder import RunFolder
+from rlhf_exp.runs.records import read_metrics
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="peaks are reset through Linux's /proc")
 BLOCK_MB = 400
@@ -37,14 +37,14 @@ def test_a_torn_line_of_the_metrics_is_left_out_and_said_once(tmp_path, capsys, 
     path = tmp_path / "metrics.jsonl"
     path.write_text(text)
     for _ in range(2):
-        assert [row["step"] for row in read_jsonl(path)] == steps
+        assert [row["step"] for row in read_metrics(path)] == steps
     assert capsys.readouterr().err == f"rlhf_exp: {path}: 1 torn line left out\n"
 
 
 def test_no_metrics_and_an_empty_file_are_none(tmp_path, capsys):
-    assert read_jsonl(tmp_path / "metrics.jsonl") == []
+    assert read_metrics(tmp_path / "metrics.jsonl") == []
     (tmp_path / "metrics.jsonl").write_text("\n\0\0\0\n")
-    assert read_jsonl(tmp_path / "metrics.jsonl") == []
+    assert read_metrics(tmp_path / "metrics.jsonl") == []
     assert capsys.readouterr().err == ""
 
 

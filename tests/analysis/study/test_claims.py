@@ -12,9 +12,8 @@ from rlhf_exp.analysis.study.claims import Claim, decide, describe_claims, judge
 from rlhf_exp.analysis.study.measures import Measured, explain, measure, read_series
 from rlhf_exp.config import ROOT
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.files import read_jsonl
 from rlhf_exp.runs.load import Run
-from rlhf_exp.runs.records import Completion, Diagnosis, Errors, Evaluation, RunRecord, Section
+from rlhf_exp.runs.records import Completion, Diagnosis, Errors, Evaluation, RunRecord, Section, read_metrics
 
 ROWS = 60
 
@@ -260,7 +259,7 @@ def test_shipped_claims_are_those_of_the_hand_made_studies():
 
 def test_each_series_that_runs_log_can_be_named():
     golden = Path(__file__).parent.parent / "report" / "golden"
-    keys = {key for path in golden.glob("*/metrics.jsonl") for row in read_jsonl(path) for key in row}
+    keys = {key for path in golden.glob("*/metrics.jsonl") for row in read_metrics(path) for key in row}
     assert len(keys) > 50 and {key for key in keys - {"step"} if explain(f"mean {key}")} == set()
 
 
