@@ -85,7 +85,7 @@ def refusing_damage(what: object) -> Iterator[None]:
         raise NotARun(f"{what}: {line} ({name_error(error)}; {place})") from error
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
     """The content of one run folder; missing files are empty here."""
 

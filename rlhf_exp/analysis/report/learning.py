@@ -7,8 +7,10 @@ from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from rlhf_exp.analysis.report.columns import Column, at, stack
+from rlhf_exp.analysis.frame import join
+from rlhf_exp.analysis.report.columns import Column, at
 from rlhf_exp.analysis.report.groups import Groups
 from rlhf_exp.analysis.report.page import NOTES, Block, Figures, Heading, Table, footnote
 from rlhf_exp.analysis.report.plots import Line, Panel, Plot, choose_style, read_bounds
@@ -41,12 +43,12 @@ class Point(NamedTuple):
     Attributes:
         place: what had been spent by then.
         value: the mean over the rows.
-        by_row: the figure of each row; empty if the folder does not hold those of all points.
+        by_row: the figure of each row; None if the folder does not hold those of all points.
     """
 
     place: float
     value: float
-    by_row: dict[str, float]
+    by_row: pd.Series | None
 
 
 Trace = dict[int, Point]
@@ -94,7 +96,7 @@ def date_fall(traces: list[Trace], kind: Column) -> int | None:
     shared, fallen = _find_shared(traces), None
     of_change = DIFFERENCES if kind.kind is SHARES else LEVELS
     for step in reversed(shared):
-        figures, start = (stack([trace[when].by_row for trace in traces]) for when in (step, shared[0]))
+        figures, start = (join([trace[when].by_row for trace in traces]) for when in (step, shared[0]))
         if figures is None or start is None:
             return None
         gain = crossed_interval((figures - start).mean(0, keepdims=True), of_change)
@@ -107,7 +109,7 @@ def date_fall(traces: list[Trace], kind: Column) -> int | None:
 def _summarise(points: list[Point], kind: Column) -> Interval:
     """The mean over seeds, with a 95% interval that joins seeds, rows and sampling; of one seed, or without each row's
     figures, there is none."""
-    figures = stack([point.by_row for point in points]) if len(points) > 1 else None  # (seeds, rows)
+    figures = join([point.by_row for point in points]) if len(points) > 1 else None  # (seeds, rows)
     if figures is None:
         return exact(fmean(point.value for point in points))
     return crossed_interval(figures, kind.kind or LEVELS)
@@ -135,12 +137,11 @@ def _read_trace(run: Run, kind: Column, cost: str) -> Trace:
     places = np.array([row.get(cost, 0.0) for row in rows], dtype=np.float64)
     if len(rows) < 2 or not places.max() > 0:
         return {}
-    lines = {line.step: dict(zip(line.id, np.asarray(values, dtype=np.float64), strict=True))
-             for line in run.validation if (values := kind.read(line))}  # fmt: skip
-    found = [lines.get(row["step"], {}) for row in rows]
-    complete = all([*by_row] == [*found[0]] for by_row in found)
-    return {row["step"]: Point(place, row[metric], by_row if complete else {})
-            for row, place, by_row in zip(rows, places, found, strict=True)}  # fmt: skip
+    figures = {line.step: pd.Series(values, index=line.id, dtype=float)
+               for line in run.validation if (values := kind.read(line))}  # fmt: skip
+    complete = all(row["step"] in figures for row in rows)
+    return {row["step"]: Point(place, row[metric], figures[row["step"]] if complete else None)
+            for row, place in zip(rows, places, strict=True)}  # fmt: skip
 
 
 def _plot_cost(xlabel: str, groups: dict[str, list[Trace]], kind: Column) -> Panel:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rlhf_exp.analysis.frame import stack_settings
 from rlhf_exp.analysis.report.columns import (
     RANKING,
     REWARD,
@@ -20,8 +21,6 @@ from rlhf_exp.analysis.report.columns import (
     Column,
     fill,
     mean_over_seeds,
-    stack,
-    subtract,
 )
 from rlhf_exp.analysis.report.groups import MANY, Groups, find_varied
 from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Heading, Text, footnote
@@ -93,12 +92,9 @@ def run_tests(groups: Groups, column: Column, named: str | None = None, centre: 
         named, centre: as of `compare_settings`, where they are tested; tiers are listed without both.
     """
     assert column.rows
-    read = {label: list(map(column.rows, group)) for label, group in groups.items()}
-    trained = _align({label: rows for label, rows in read.items() if len(rows) > 1 and all(rows)})
-    gains = {}
-    if column.start:
-        after = subtract(column.rows, column.start)
-        gains = _align({label: list(map(after, groups[label])) for label in trained})
+    trained = stack_settings(groups, column.model, column.rows)
+    tested = {label: groups[label] for label in trained}
+    gains = stack_settings(tested, "gain", column.rows) if column.has_start else {}
     present = [label for label, group in groups.items() if any(map(column.read, group))]
     if not trained or (len(trained) == 1 and not gains):
         return Tests(column, [], present)
@@ -259,15 +255,6 @@ def _list_cells(column: Column) -> tuple[Column, ...]:
         Column("80% power", lambda c: write_size(column, c.detectable)),
         Column("would take", lambda c: None if c.significant else _write_needed(c)),
     )
-
-
-def _align(by_group: dict[str, list[dict[str, float]]]) -> Scores:
-    """(seeds, rows) of each group, on the rows that all have; {} if these are fewer than two."""
-    stacked = stack([rows for group in by_group.values() for rows in group])
-    if stacked is None:
-        return {}
-    ends = np.cumsum([len(group) for group in by_group.values()])[:-1]
-    return dict(zip(by_group, np.split(stacked, ends), strict=True))
 
 
 def _describe_spread(trained: Scores, column: Column) -> str:

@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from rlhf_exp.analysis.frame import stack
 from rlhf_exp.analysis.report import columns
-from rlhf_exp.analysis.report.columns import TESTED, align, mean_over_seeds, subtract
+from rlhf_exp.analysis.report.columns import TESTED, mean_over_seeds
 from rlhf_exp.analysis.report.groups import MANY, Groups, keep_measured
 from rlhf_exp.analysis.report.page import TEXTS, Block, Callout, Heading, Text
 from rlhf_exp.analysis.report.pairwise import Tests, find_about, summarise_tests, write_size
@@ -41,8 +42,8 @@ def explain_change(group: list[Run], label: str = "", tests: Mapping[str, Tests]
     unchanged: list[str] = []
     for name, what in TEXTS["changes"].items():
         column = TESTED[name]
-        assert column.rows and column.start
-        before, gains = align(group, column.start), align(group, subtract(column.rows, column.start))
+        assert column.rows
+        before, gains = (stack(group, model, column.rows) for model in ("baseline", "gain"))
         if before is None or gains is None:
             continue
         difference: Any = crossed_interval(gains, DIFFERENCES if column.kind is SHARES else LEVELS)

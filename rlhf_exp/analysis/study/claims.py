@@ -11,22 +11,21 @@ one-sided tests (Schuirmann 1987). Twice the smaller p-value of a claim enters H
 so that the probability of any wrong verdict is at most 5%.
 """
 
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
+from typing import Literal, NamedTuple
 
 import numpy as np
+from pydantic import Field, ValidationError
 from scipy.special import stdtr
 
 from rlhf_exp.analysis.report.groups import Groups
 from rlhf_exp.analysis.report.page import NOTES, Block, Heading, Table, Text, footnote
 from rlhf_exp.analysis.stats import LEVEL, holm
 from rlhf_exp.analysis.stats.planning import detectable_difference
-from rlhf_exp.analysis.study.measures import START, Measured, Untested, explain, has_start, measure
-from rlhf_exp.analysis.study.stages import check_keys
-from rlhf_exp.config.values import Within, list_bounds
-from rlhf_exp.errors import ConfigError, Problem
+from rlhf_exp.analysis.study.measures import HELD_OUT, NO_START, NUMBERS, START, Measured, Metric, Untested, measure
+from rlhf_exp.config.values import one_of
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.figures import Figure, number, percent, points
 from rlhf_exp.runs.files import read_file
 from rlhf_exp.runs.load import parse_yaml
@@ -34,8 +33,8 @@ from rlhf_exp.runs.load import parse_yaml
 VERDICTS = SUPPORTED, CONTRADICTED, UNCLEAR, UNTESTED = "supported", "contradicted", "cannot tell", "not tested"
 
 
-class Claim(NamedTuple):
-    """A claim of the hand-made study, and how these runs judge it.
+class Claim(Metric):
+    """A claim of the hand-made study: the contrast of arms that judges it, or why no run of this study can.
 
     Attributes:
         figure: what the hand-made study measured.
@@ -43,16 +42,13 @@ class Claim(NamedTuple):
             with the last.
         margin: in the metric's unit: `higher`, `lower` and `order` by more than this, `equal` and `value` within it,
             `differ` by more than this in either direction.
-        not_tested: why no run of this study can say.
     """
 
-    id: str
     says: str
     figure: str = "-"
-    metric: str | None = None
     contrast: list[str] = []
     expect: Literal["higher", "lower", "order", "equal", "differ", "value"] | None = None
-    margin: Annotated[float, Within(">= 0")] = 0.0
+    margin: float = Field(0.0, ge=0)
     value: float | None = None
     not_tested: str | None = None
 
@@ -67,6 +63,7 @@ class Verdict(NamedTuple):
         level: what the correction leaves of 0.05 to this claim.
     """
 
+    name: str
     claim: Claim
     verdict: str
     reason: str = ""
@@ -80,65 +77,74 @@ class Verdict(NamedTuple):
         return max(detectable_difference(one.estimate, self.level) for one in self.measured)
 
 
-def read_claims(path: Path) -> list[Claim]:
-    """The claims of a file.
+def read_claims(path: Path) -> dict[str, Claim]:
+    """The claims of a file by their names.
 
     Raises:
         ConfigError: a line for each mistake.
     """
     if not path.is_file():
         raise ConfigError([f"{path}: no such file"])
-    found = {str(name): entry for name, entry in read_file(path, parse_yaml, dict).items()}
-    if problems := [f"{path}: {problem}" for name, entry in found.items() for problem in _check(name, entry)]:
+    claims, problems = {}, []
+    for name, values in read_file(path, parse_yaml, dict).items():
+        try:
+            claims[str(name)] = Claim.model_validate(values)
+        except ValidationError as error:
+            for one in error.errors():
+                key = ".".join(map(str, (name, *one["loc"])))
+                unknown = one["type"] == "extra_forbidden"
+                hint = one_of(str(one["loc"][-1]), list(Claim.model_fields)) if unknown else one["msg"]
+                problems.append(f"{path}: {key}: {hint}")
+        else:
+            problems += [f"{path}: {name}{line}" for line in _find_mistakes(claims[str(name)])]
+    if problems:
         raise ConfigError(problems)
-    return [Claim(name, **entry) for name, entry in found.items()]
+    return claims
 
 
-def _check(name: str, entry: Any) -> Sequence[str]:
-    """The mistakes in keys and types, or else in what fits together."""
-    if not isinstance(entry, dict) or "says" not in entry:
-        return [Problem(name, "missing", hint="needs `says`, and either `metric` or `not_tested`")]
-    types = {key: hint for key, hint in get_type_hints(Claim).items() if key != "id"}
-    problems = [*check_keys(f"{name}.", entry, types, list_bounds(Claim))]
-    return problems or _check_test(Claim(name, **entry))
+def _find_mistakes(claim: Claim) -> list[str]:
+    """What does not fit together."""
+    if (claim.metric is None) == (claim.not_tested is None):
+        return [": needs either `metric`, by which it is tested, or `not_tested`"]
+    if claim.metric is None:
+        return []
+    known = HELD_OUT if claim.per or claim.set else [*HELD_OUT, *NUMBERS]
+    unknown = [name for name in (claim.metric, claim.per or claim.metric) if name not in known]
+    if unknown and not claim.statistic:
+        return [f".metric={unknown[0]}: {one_of(unknown[0], known)}, or a series with its `statistic`"]
+    fewest, has_value = (1 if claim.expect == "value" or claim.value is not None else 2), claim.value is not None
+    if claim.expect is None:
+        return [".expect: must be given beside `metric`"]
+    if has_value and (START in claim.contrast or claim.expect == "order") or claim.expect == "value" and not has_value:
+        return [".value: is for arms that are compared with a value"]
+    if len({*claim.contrast}) < max(fewest, len(claim.contrast)):
+        return [f".contrast: needs at least {fewest} different arms"]
+    has_start = not claim.statistic and claim.metric in HELD_OUT and not NO_START & {claim.metric, claim.per}
+    if START in claim.contrast[:-1] or START in claim.contrast and not has_start:
+        return [f".contrast: {START} must be the last, and of a figure that it has"]
+    return []
 
 
-def _check_test(claim: Claim) -> list[Problem]:
-    metric, arms, given = claim.metric, claim.contrast, claim.value is not None
-    if metric is None or claim.not_tested is not None:
-        needs = Problem(claim.id, "missing", hint="needs either `metric`, by which it is tested, or `not_tested`")
-        return [needs] if (metric is None) == (claim.not_tested is None) else []
-    fewest, why, start = 1 if given else 2, explain(metric), START in arms
-    useless = given and (start or claim.expect == "order")
-    odd = START in arms[:-1] or (start and not why and not has_start(metric))
-    rules = [
-        ("metric", why is not None, str(why)),
-        ("expect", claim.expect is None, "must be given beside `metric`"),
-        ("value", useless or given < (claim.expect == "value"), "is for arms that are compared with a value"),
-        ("contrast", len({*arms}) < max(fewest, len(arms)), f"needs at least {fewest} different arms"),
-        ("contrast", odd, f"{START} must be the last, and of a figure that it has"),
-    ]
-    return [Problem(f"{claim.id}.{key}", "conflict", getattr(claim, key), hint) for key, is_so, hint in rules if is_so]
-
-
-def judge(claims: list[Claim], groups: Groups) -> list[Verdict]:
+def judge(claims: dict[str, Claim], groups: Groups) -> list[Verdict]:
     """A verdict for each claim, in their order."""
-    return decide([(claim, _measure(claim, groups)) for claim in claims])
+    return decide([(name, claim, _measure(claim, groups)) for name, claim in claims.items()])
 
 
-def decide(found: list[tuple[Claim, list[Measured] | str]]) -> list[Verdict]:
+def decide(measured: list[tuple[str, Claim, list[Measured] | str]]) -> list[Verdict]:
     """The verdicts over all claims together, from what was measured, or why nothing was."""
-    sides = [weigh(claim, made) for claim, made in found if not isinstance(made, str)]
+    sides = [weigh(claim, made) for _, claim, made in measured if not isinstance(made, str)]
     adjusted = holm([min(1.0, 2 * min(pair)) for pair in sides])
     level, judged = LEVEL / max(1, sum(p >= LEVEL for p in adjusted)), zip(sides, adjusted, strict=True)
     verdicts = []
-    for claim, made in found:
+    for name, claim, made in measured:
         if isinstance(made, str):
-            verdicts.append(Verdict(claim, UNTESTED, made))
-        else:
-            pair, p = next(judged)
-            verdict = UNCLEAR if p >= LEVEL else SUPPORTED if pair[0] < pair[1] else CONTRADICTED
-            verdicts.append(Verdict(claim, verdict, "", made, p, level))
+            verdicts.append(Verdict(name, claim, UNTESTED, made))
+            continue
+        (holds, fails), p = next(judged)
+        verdict = UNCLEAR
+        if p < LEVEL:
+            verdict = SUPPORTED if holds < fails else CONTRADICTED
+        verdicts.append(Verdict(name, claim, verdict, "", made, p, level))
     return verdicts
 
 
@@ -161,7 +167,7 @@ def describe_claims(path: Path, groups: Groups) -> list[Block]:
     rule = NOTES["claims"].format(judged=len(verdicts) - counts[UNTESTED])
     found = f"Of {len(verdicts)} claims: {', '.join(f'{name} {n}' for name, n in counts.items())}."
     head = ["claim", "what it says", "the hand-made study", "these runs", "verdict"]
-    rows = [[one.claim.id, one.claim.says, one.claim.figure, *_write_verdict(one)] for one in verdicts]
+    rows = [[one.name, one.claim.says, one.claim.figure, *_write_verdict(one)] for one in verdicts]
     title = Heading("The hand-made study and these runs")
     return [title, Text(rule), Text(found), Table(head, rows), footnote(NOTES["claims_measured"])]
 
@@ -175,7 +181,7 @@ def _measure(claim: Claim, groups: Groups) -> list[Measured] | str:
     if claim.expect == "order":
         pairs = [*map(list, pairwise(claim.contrast))]
     try:
-        return [measure(claim.metric, groups, pair) for pair in pairs]
+        return [measure(claim, groups, pair) for pair in pairs]
     except Untested as why:
         return str(why)
 
@@ -194,7 +200,7 @@ def _write_verdict(found: Verdict) -> tuple[str, str]:
     word = "of" if claim.expect == "value" else "than"
     goal = "" if claim.value is None else f" {word} {_write(claim.value, share, False)}"
     margin = f", margin {_write(claim.margin, share, signed).lstrip('+')}" if claim.margin else ""
-    return f"{claim.metric}: {figures}; {seeds} seeds{rows}", f"{found.verdict} ({claim.expect}{goal}{margin}; {how})"
+    return f"{claim.label}: {figures}; {seeds} seeds{rows}", f"{found.verdict} ({claim.expect}{goal}{margin}; {how})"
 
 
 def _write(figure: Figure, share: bool, signed: bool) -> str:

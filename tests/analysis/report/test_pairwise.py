@@ -1,9 +1,11 @@
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
+from rlhf_exp.analysis.frame import join
 from rlhf_exp.analysis.report import write_report
-from rlhf_exp.analysis.report.columns import DIFFERENCE, FAILED, PARTIAL, TESTED, TRAINED, mean_over_seeds, stack
+from rlhf_exp.analysis.report.columns import DIFFERENCE, FAILED, PARTIAL, TESTED, TRAINED, mean_over_seeds
 from rlhf_exp.analysis.report.page import Table
 from rlhf_exp.analysis.report.pairwise import (
     describe_collapsed,
@@ -110,8 +112,11 @@ def test_where_no_answer_is_partial_those_that_are_not_right_failed(groups):
 
 
 def test_rows_that_only_some_runs_have_are_left_out():
-    assert stack([{"a": 1.0, "b": 0.0, "c": 1.0}, {"c": 0.0, "a": 0.5}]).tolist() == [[1.0, 1.0], [0.5, 0.0]]
-    assert stack([{"a": 1.0}, {"b": 0.0}]) is None and stack([{}, {"b": 0.0}]) is None and stack([]) is None
+    whole, part, other = (
+        pd.Series(rows) for rows in ({"a": 1.0, "b": 0.0, "c": 1.0}, {"c": 0.0, "a": 0.5}, {"d": 1.0})
+    )
+    assert join([whole, part]).tolist() == [[1.0, 1.0], [0.5, 0.0]]
+    assert join([whole, other]) is None and join([None, whole]) is None and join([]) is None
 
 
 def test_a_collapsed_seed_is_named_in_the_report(groups, tmp_path, edit):
