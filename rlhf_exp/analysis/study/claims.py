@@ -4,11 +4,12 @@ claims = read_claims(Path("sweeps/claims/gsm8k.yaml"))
 judge(claims, {"ppo": [run, run, run], "grpo": [run, run, run]})    # [Verdict(claim, "supported", ...), ...]
 describe_claims(Path("sweeps/claims/gsm8k.yaml"), groups)           # blocks of a page
 
-Each comparison of a claim (measures.py) gives two one-sided p-values: small if the claim holds, and small if it fails.
-A claim over several comparisons is supported if all of them are (intersection-union test: Berger 1982, Technometrics
-24) and contradicted if one is (Bonferroni); `differ`, the opposite of `equal`, the other way round. Equality takes two
-one-sided tests (Schuirmann 1987). Twice the smaller p-value of a claim enters Holm's procedure over all judged claims,
-so that the probability of any wrong verdict is at most 5%.
+Each comparison of a claim (measures.py) has an interval. The claim is supported if the interval lies wholly on the
+side that it predicts, beyond its margin, and contradicted if it lies wholly on the other side. A claim over several
+comparisons is supported if all of them are (intersection-union test: Berger 1982, Technometrics 24) and contradicted if
+one is (Bonferroni); `differ`, the opposite of `equal`, the other way round. Equality takes two one-sided tests
+(Schuirmann 1987). All intervals are at the level that Holm's procedure over all judged claims ends at, so that the
+probability of any wrong verdict is at most 5%.
 """
 
 from itertools import pairwise
@@ -21,7 +22,8 @@ from scipy.special import stdtr
 
 from rlhf_exp.analysis.report.groups import Groups
 from rlhf_exp.analysis.report.page import NOTES, Block, Heading, Table, Text, footnote
-from rlhf_exp.analysis.stats import LEVEL, holm
+from rlhf_exp.analysis.stats import LEVEL, count_left
+from rlhf_exp.analysis.stats.crossed import limit
 from rlhf_exp.analysis.stats.planning import detectable_difference
 from rlhf_exp.analysis.study.measures import HELD_OUT, NO_START, NUMBERS, START, Measured, Metric, Untested, measure
 from rlhf_exp.config.values import one_of
@@ -59,8 +61,7 @@ class Verdict(NamedTuple):
     Attributes:
         verdict: one of VERDICTS.
         reason: why it was not tested.
-        adjusted: twice the smaller p of its two sides (`weigh`), by Holm over all judged claims.
-        level: what the correction leaves of 0.05 to this claim.
+        level: at which the intervals of `measured` decide; what Holm's procedure over all judged claims leaves of 0.05.
     """
 
     name: str
@@ -68,7 +69,6 @@ class Verdict(NamedTuple):
     verdict: str
     reason: str = ""
     measured: list[Measured] = []
-    adjusted: float = 1.0
     level: float = LEVEL
 
     @property
@@ -133,18 +133,18 @@ def judge(claims: dict[str, Claim], groups: Groups) -> list[Verdict]:
 def decide(measured: list[tuple[str, Claim, list[Measured] | str]]) -> list[Verdict]:
     """The verdicts over all claims together, from what was measured, or why nothing was."""
     sides = [weigh(claim, made) for _, claim, made in measured if not isinstance(made, str)]
-    adjusted = holm([min(1.0, 2 * min(pair)) for pair in sides])
-    level, judged = LEVEL / max(1, sum(p >= LEVEL for p in adjusted)), zip(sides, adjusted, strict=True)
+    level = LEVEL / max(1, count_left([min(1.0, 2 * min(pair)) for pair in sides]))
+    judged = iter(sides)
     verdicts = []
     for name, claim, made in measured:
         if isinstance(made, str):
             verdicts.append(Verdict(name, claim, UNTESTED, made))
             continue
-        (holds, fails), p = next(judged)
+        holds, fails = next(judged)
         verdict = UNCLEAR
-        if p < LEVEL:
+        if 2 * min(holds, fails) < level:
             verdict = SUPPORTED if holds < fails else CONTRADICTED
-        verdicts.append(Verdict(name, claim, verdict, "", made, p, level))
+        verdicts.append(Verdict(name, claim, verdict, "", made, level))
     return verdicts
 
 
@@ -192,15 +192,16 @@ def _write_verdict(found: Verdict) -> tuple[str, str]:
     if not made:
         return "-", f"{found.verdict}: {found.reason}"
     share, signed = made[0].share, claim.value is None
-    figures = "; ".join(f"{one.label} {_write(one.interval, share, signed)}" for one in made)
+    intervals = [limit(one.estimate.find_interval(found.level), one.kind) for one in made]
+    figures = "; ".join(f"{one.label} {_write(interval, share, signed)}"
+                        for one, interval in zip(made, intervals, strict=True))  # fmt: skip
     seeds = " and ".join(map(str, sorted({n for one in made for n in one.seeds})))
     rows = f", {min(one.rows for one in made)} rows" if made[0].rows > 1 else ""
-    power = f"80% power: {_write(found.detectable, share, signed).lstrip('+')}"
-    how = power if found.verdict == UNCLEAR else f"p {found.adjusted:.3f}" if found.adjusted >= 0.001 else "p <0.001"
     word = "of" if claim.expect == "value" else "than"
     goal = "" if claim.value is None else f" {word} {_write(claim.value, share, False)}"
     margin = f", margin {_write(claim.margin, share, signed).lstrip('+')}" if claim.margin else ""
-    return f"{claim.label}: {figures}; {seeds} seeds{rows}", f"{found.verdict} ({claim.expect}{goal}{margin}; {how})"
+    would = f"; would show {_write(found.detectable, share, signed).lstrip('+')}" if found.verdict == UNCLEAR else ""
+    return f"{claim.label}: {figures}; {seeds} seeds{rows}", f"{found.verdict} ({claim.expect}{goal}{margin}{would})"
 
 
 def _write(figure: Figure, share: bool, signed: bool) -> str:

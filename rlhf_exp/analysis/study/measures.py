@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict
 from rlhf_exp.analysis.frame import FEWEST, read
 from rlhf_exp.analysis.report import columns
 from rlhf_exp.analysis.report.groups import Groups
-from rlhf_exp.analysis.stats import DIFFERENCES, LEVELS, SHARES, Interval
+from rlhf_exp.analysis.stats import DIFFERENCES, LEVELS, SHARES, Kind
 from rlhf_exp.analysis.stats.contrasts import measure_spreads, weigh_spreads
-from rlhf_exp.analysis.stats.crossed import Estimate, Spread, estimate, join, limit
+from rlhf_exp.analysis.stats.crossed import Estimate, Spread, estimate, join
 from rlhf_exp.runs.load import Run
 
 START = "start"
@@ -84,6 +84,7 @@ class Measured(NamedTuple):
 
     Attributes:
         label: the arms; of two the second is subtracted.
+        kind: of the figure or of its difference.
         seeds: of each arm.
         rows: one of a figure that is one number per run.
         share: whether it is a share, which is written in percent.
@@ -91,7 +92,7 @@ class Measured(NamedTuple):
 
     label: str
     estimate: Estimate
-    interval: Interval
+    kind: Kind
     seeds: list[int]
     rows: int
     share: bool
@@ -145,7 +146,7 @@ def measure(metric: Metric, groups: Groups, arms: list[str]) -> Measured:
         made = join(means[0], means[0], 0.0, MANY, of_seeds)
     if not made.error and metric.metric not in COSTS:
         raise Untested(f"all seeds have the same figure, {made.value:.3g}, which does not show how far it varies")
-    return Measured(" - ".join(arms), made, limit(made.interval, kind), [len(of) for of in compared], len(rows), share)
+    return Measured(" - ".join(arms), made, kind, [len(of) for of in compared], len(rows), share)
 
 
 def read_series(metric: Metric, run: Run) -> float | None:

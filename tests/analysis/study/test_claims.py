@@ -6,6 +6,7 @@ import pytest
 from scipy import stats
 
 from rlhf_exp.analysis.report.page import Table, to_markdown
+from rlhf_exp.analysis.stats import LEVELS
 from rlhf_exp.analysis.stats.crossed import Estimate
 from rlhf_exp.analysis.study import measures
 from rlhf_exp.analysis.study.claims import Claim, decide, describe_claims, judge, read_claims, weigh
@@ -206,12 +207,12 @@ def test_a_family_of_claims_by_hand():
     first, second = (Estimate(value, value, 1.0, 0.0, 0.0, 1e9) for value in (3.0, 1.9))
     claims = [make_claim("higher"), make_claim("lower"), make_claim("order", ["a", "b", "c"]), make_claim("higher")]
     made = [[first], [second], [first, second], "no such arm"]
-    tests = [("c", c, m if isinstance(m, str) else [Measured("x", e, e.interval, [3], 9, False) for e in m])
+    tests = [("c", c, m if isinstance(m, str) else [Measured("x", e, LEVELS, [3], 9, False) for e in m])
              for c, m in zip(claims, made, strict=True)]  # fmt: skip
     found, p3, p19 = decide(tests), stats.norm.sf(3.0), stats.norm.sf(1.9)
     assert weigh(*tests[0][1:]) == pytest.approx((p3, 1 - p3))
     assert weigh(*tests[1][1:]) == pytest.approx((1 - p19, p19)) and weigh(*tests[2][1:]) == pytest.approx((p19, 1.0))
-    assert [one.adjusted for one in found] == pytest.approx([3 * 2 * p3, 2 * 2 * p19, 2 * 2 * p19, 1.0])
+    assert {one.level for one in found[:3]} == {0.05 / 2}  # the first of three is decided
     assert [one.verdict for one in found] == ["supported", "cannot tell", "cannot tell", "not tested"]
     assert found[1].detectable == pytest.approx(stats.norm.isf(0.025 / 2) + stats.norm.ppf(0.8), abs=1e-6)
 
@@ -219,7 +220,7 @@ def test_a_family_of_claims_by_hand():
 def test_equality_takes_two_one_sided_tests():
     found = Estimate(0.5, 0.5, 1.0, 0.0, 0.0, 1e9)
     equal, differ = (
-        weigh(make_claim(expect, margin=2.0), [Measured("x", found, found.interval, [3], 9, False)])
+        weigh(make_claim(expect, margin=2.0), [Measured("x", found, LEVELS, [3], 9, False)])
         for expect in ("equal", "differ")
     )
     assert equal == pytest.approx((stats.norm.sf(1.5), stats.norm.sf(-1.5)))
