@@ -51,7 +51,7 @@ SETTINGS = {
     "sft": [*LARGER, "algo=sft", "algo.args.per_device_train_batch_size=32"],
     "dpo": [*GPT2, "algo=dpo", "task=hh_rlhf", "task.train_rows=64", "algo.args.per_device_train_batch_size=16"],
 }
-PAIRS = ["algo=dpo", "task=hh_rlhf", "task.source=generated", "task.train_rows=16", "task.max_length=128"]
+PAIRS = ["algo=dpo", "task=hh_rlhf", "task.source=generated", "task.train_rows=16", "task.max_length=256"]
 OF_MODEL = {
     "dpo": [*PAIRS, "algo.args.per_device_train_batch_size=8"],
     "ppo": ["algo=ppo", "max_tokens=32", "algo.args.per_device_train_batch_size=8"],
