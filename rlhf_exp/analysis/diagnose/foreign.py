@@ -17,7 +17,8 @@ from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.files import read_file, read_json
 
-Log = tuple[list[dict[str, Any]], dict[str, Any]]
+Rows = list[dict[str, Any]]
+Log = tuple[Rows, dict[str, Any]]
 """Rows of metrics.jsonl, and the arguments that the log tells beside them."""
 
 STEPS = ("step", "global_step", "trainer/global_step", "_step", "Step")
@@ -84,7 +85,7 @@ def read_wandb(path: Path) -> Log:
     return _clean(path, read_file(path, lambda text: list(csv.DictReader(text.splitlines())), list)), {}
 
 
-def guess_algo(metrics: list[dict[str, Any]]) -> str:
+def guess_algo(metrics: Rows) -> str:
     names = {name for row in metrics for name in row}
     if {"kl", "rewards/chosen"} <= names:
         return "kto"
@@ -92,7 +93,7 @@ def guess_algo(metrics: list[dict[str, Any]]) -> str:
 
 
 def make_config(
-    metrics: list[dict[str, Any]], args: dict[str, Any], beta: float | None = None, learning_rate: float | None = None
+    metrics: Rows, args: dict[str, Any], beta: float | None = None, learning_rate: float | None = None
 ) -> dict[str, Any]:
     """What is known of the run's config: what its log tells, or else the user.
 
@@ -113,7 +114,7 @@ def make_config(
     return config
 
 
-def _find_highest(metrics: list[dict[str, Any]]) -> dict[str, float]:
+def _find_highest(metrics: Rows) -> dict[str, float]:
     """The largest value of each series."""
     found: dict[str, float] = {}
     for name, value in (point for row in metrics for point in row.items()):
@@ -146,7 +147,7 @@ def name_argument(override: str, config: dict[str, Any]) -> str | None:
     return f"a {'higher' if float(text) > known[name].default else 'lower'} {argument}"
 
 
-def _clean(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _clean(path: Path, rows: Rows) -> Rows:
     """Rows of a step and numbers, under our names, one per step; those of an evaluation or of the end left out."""
     found: dict[int, dict[str, Any]] = {}
     for row in rows:
