@@ -10,18 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.analysis.diagnose import diagnose, diagnose_run
+from rlhf_exp.analysis.diagnose import diagnose, diagnose_run, foreign
 from rlhf_exp.analysis.diagnose.calibration import Calibration, load_calibration
-from rlhf_exp.analysis.diagnose.foreign import (
-    Rows,
-    find_state,
-    list_unknown,
-    make_config,
-    name_argument,
-    read_trl,
-    read_wandb,
-)
 from rlhf_exp.commands import parse_flags, run_command
 from rlhf_exp.config.trl_arguments import RANGES
 from rlhf_exp.config.values import find_problems
@@ -48,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _work(arguments: list[str]) -> None:
     args = parse_flags(PARSER, arguments)
     log = args.trl or args.wandb
-    args.trl = args.trl and find_state(args.trl)
+    args.trl = args.trl and foreign.find_state(args.trl)
     files = {"calibration": args.calibration, "trl": args.trl, "wandb": args.wandb}
     given = {"--beta": (args.beta, "beta"), "--learning-rate": (args.learning_rate, "learning_rate")}
     if missing := [f"--{flag} {path}: no such file" for flag, path in files.items() if path and not path.is_file()]:
@@ -68,12 +58,13 @@ def _work(arguments: list[str]) -> None:
             write(path / "diagnosis.json", diagnosis)
     for path, diagnosis in diagnosed:
         tell("\n".join(_describe(path, diagnosis)))
-    for path, read in ((args.trl, read_trl), (args.wandb, read_wandb)):
+    for path, read in ((args.trl, foreign.read_trl), (args.wandb, foreign.read_wandb)):
         if path:
             metrics, told = read(path)
-            config = make_config(metrics, told, args.beta, args.learning_rate)
-            diagnosis = _diagnose_log(path, metrics, config, own)
-            tell("\n".join(_describe(path, diagnosis, _list_notes(config))))
+            config = foreign.make_config(metrics, told, args.beta, args.learning_rate)
+            notes = [f"remedies are arguments of {foreign.name_class(config)}"]
+            notes += [f"give {flag} for figures, which the log does not tell" for flag in foreign.list_unknown(config)]
+            tell("\n".join(_describe(path, _diagnose_log(path, metrics, config, own), notes)))
 
 
 def _diagnose_folder(path: Path, own: Calibration | None) -> Diagnosis:
@@ -85,7 +76,7 @@ def _diagnose_folder(path: Path, own: Calibration | None) -> Diagnosis:
     return diagnose_run(run, own)
 
 
-def _diagnose_log(path: Path, metrics: Rows, config: dict[str, Any], own: Calibration | None) -> Diagnosis:
+def _diagnose_log(path: Path, metrics: foreign.Rows, config: dict[str, Any], own: Calibration | None) -> Diagnosis:
     """The diagnosis of another tool's log, whose remedies are arguments of TRL."""
     diagnosis = diagnose(metrics, Evaluation(), config, calibration=own)
     if not diagnosis.checked + diagnosis.uncalibrated + diagnosis.findings:
@@ -93,17 +84,10 @@ def _diagnose_log(path: Path, metrics: Rows, config: dict[str, Any], own: Calibr
         series = ", ".join(sorted(needed))
         raise ConfigError([f"{path}: no series that a rule needs, or too few rows; rules read {series}"])
     for finding in diagnosis.findings:
-        finding.remedy = finding.remedy and name_argument(finding.remedy, config)
+        finding.remedy = finding.remedy and foreign.name_argument(finding.remedy, config)
         finding.cause = re.sub(r"\balgo\.(args\.)?", "", finding.cause)
-    diagnosis.remedies = [argument for text in diagnosis.remedies if (argument := name_argument(text, config))]
+    diagnosis.remedies = [argument for text in diagnosis.remedies if (argument := foreign.name_argument(text, config))]
     return diagnosis
-
-
-def _list_notes(config: dict[str, Any]) -> list[str]:
-    """What the diagnosis of a log says first: whose arguments its remedies are, and what the log does not tell."""
-    name = ALGORITHMS[config["algo"]["name"]].config_class.rpartition(":")[2]
-    lacking = [f"give {flag} for figures, which the log does not tell" for flag in list_unknown(config)]
-    return [f"remedies are arguments of {name}", *lacking]
 
 
 def _describe(path: Path, diagnosis: Diagnosis, notes: Sequence[str] = ()) -> list[str]:

@@ -41,6 +41,9 @@ NAMES = {
     "completion_length": "completions/mean_length",
 }
 """Of older versions of TRL."""
+SAVED = {"max_steps": "max_steps", "num_train_epochs": "num_train_epochs",
+         "train_batch_size": "per_device_train_batch_size"}  # fmt: skip
+"""Arguments that trainer_state.json holds, by its names."""
 PPO = {
     "algo.init_kl_coef": "kl_coef", "algo.vf_coef": "vf_coef", "algo.lam": "lam",
     "algo.cliprange_value": "cliprange_value", "algo.args.learning_rate": "learning_rate",
@@ -74,9 +77,7 @@ def read_trl(path: Path) -> Log:
     rows = state.get("log_history")
     if not isinstance(rows, list):
         raise ConfigError([f"{path}: no list log_history in it; expected transformers' trainer_state.json"])
-    names = {"max_steps": "max_steps", "num_train_epochs": "num_train_epochs"}
-    names["per_device_train_batch_size"] = "train_batch_size"
-    known = {name: state[key] for name, key in names.items() if type(state.get(key)) is int and state[key] > 0}
+    known = {SAVED[key]: value for key, value in state.items() if key in SAVED and type(value) is int and value > 0}
     return _clean(path, [row for row in rows if isinstance(row, dict)]), known
 
 
@@ -120,6 +121,11 @@ def _find_highest(metrics: Rows) -> dict[str, float]:
     for name, value in (point for row in metrics for point in row.items()):
         found[name] = max(value, found.get(name, value))
     return found
+
+
+def name_class(config: dict[str, Any]) -> str:
+    """The class of TRL's arguments."""
+    return ALGORITHMS[config["algo"]["name"]].config_class.rpartition(":")[2]
 
 
 def list_unknown(config: dict[str, Any]) -> list[str]:

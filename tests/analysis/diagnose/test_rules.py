@@ -7,6 +7,7 @@ import pytest
 from rlhf_exp.analysis.diagnose import diagnose, find_alarms, score_run
 from rlhf_exp.analysis.diagnose.calibration import Calibration
 from rlhf_exp.analysis.diagnose.rules import RULES
+from rlhf_exp.analysis.diagnose.signals import Signals
 from rlhf_exp.runs.records import Completion, Evaluation
 from tests.analysis.diagnose.cases import (
     ANY_SCORE,
@@ -471,17 +472,29 @@ def test_the_rows_of_one_rollout_are_one_measurement_of_kl():
     assert scores[0] > 1 and scores[1] < 0.3
 
 
-@pytest.mark.parametrize("kind", SILENT)
-def test_what_a_running_alarm_says_the_diagnosis_says_too(kind):
-    """The course up to a step is the course of the run so far, so that one bound holds for both."""
-    _, algo, courses, _ = SILENT[kind]
-    metrics, config, calibration = make_metrics(algo, courses, seed=7), make_config(algo), make_calibration()
-    first = {}
-    for rows in range(1, len(metrics) + 1):
-        alarms = find_alarms(metrics[:rows], config, Evaluation(), calibration=calibration)
-        for alarm in alarms:
-            first.setdefault(alarm.name, metrics[rows - 1]["step"])
-    assert first == {alarm.name: alarm.steps[0] for alarm in alarms}
+@pytest.mark.parametrize("algo", HEALTHY)
+def test_the_score_of_a_step_reads_only_rows_up_to_it(algo):
+    """So that what an alarm says during training the diagnosis says too, and one bound holds for both."""
+    metrics, config = make_metrics(algo, seed=7), make_config(algo)
+
+    def list_courses(rows):
+        run = Signals(metrics[:rows], Evaluation(), config)
+        return {rule.name: [*found.course] for rule in RULES if (found := rule.apply(run))}
+
+    whole = list_courses(len(metrics))
+    for rows in range(1, len(metrics)):
+        last = metrics[rows - 1]["step"]
+        for name, course in list_courses(rows).items():
+            assert course == [(step, score) for step, score in whole[name] if step <= last], name
+
+
+def test_an_alarm_has_the_step_at_which_it_began():
+    config, metrics = make_config(), make_metrics("grpo", {"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3})
+    (alarm,) = find_alarms(metrics, config, Evaluation(), calibration=make_calibration())
+    began = metrics.index(next(row for row in metrics if row["step"] == alarm.steps[0])) + 1
+    assert find_alarms(metrics[: began - 1], config, Evaluation(), calibration=make_calibration()) == []
+    (begun,) = find_alarms(metrics[:began], config, Evaluation(), calibration=make_calibration())
+    assert alarm.name == begun.name == "gradient_spike"
 
 
 def test_how_sure_a_finding_is_comes_from_the_calibration():
