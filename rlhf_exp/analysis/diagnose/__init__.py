@@ -14,7 +14,7 @@ from typing import Any
 from rlhf_exp.analysis.diagnose.advice import advise
 from rlhf_exp.analysis.diagnose.calibration import Calibration, load_calibration
 from rlhf_exp.analysis.diagnose.changes import list_changes
-from rlhf_exp.analysis.diagnose.rule import SEVERITIES, Rule, Suspicion
+from rlhf_exp.analysis.diagnose.rule import SEVERITIES, Rule, Severity, Suspicion
 from rlhf_exp.analysis.diagnose.rules import RULES
 from rlhf_exp.analysis.diagnose.signals import Signals
 from rlhf_exp.config.model_shape import find_shape
@@ -64,9 +64,10 @@ def diagnose(
         for rule, suspicion in suspicions
         if rule.severity == "info" or rule.name in calibration.thresholds or suspicion.score == math.inf
     }
+    worst: Severity = accusing[0].severity if accusing else "info"
     return Diagnosis(
         findings=findings,
-        health=accusing[0].severity if accusing else "ok",
+        health="ok" if worst == "info" else worst,
         checked=[rule.name for rule, _ in suspicions if rule.name in judged],
         uncalibrated=[rule.name for rule, _ in suspicions if rule.name not in judged],
         missing={

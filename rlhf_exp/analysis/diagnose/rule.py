@@ -13,13 +13,14 @@ infinity is an exact fact.
 """
 
 from collections.abc import Callable, Collection
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.analysis.diagnose.courses import Course
 from rlhf_exp.analysis.diagnose.signals import Signals
 
-SEVERITIES = ("error", "warning", "info")
+Severity = Literal["error", "warning", "info"]
+SEVERITIES = get_args(Severity)
 
 TRAINED = {name for name, row in ALGORITHMS.items() if row.trains}
 ONLINE = {name for name in TRAINED if ALGORITHMS[name].online}
@@ -54,7 +55,7 @@ class Suspicion(NamedTuple):
 
 class Rule(NamedTuple):
     name: str
-    severity: str
+    severity: Severity
     needs: tuple[str, ...]
     algorithms: Collection[str]
     find: Callable[[Signals], Suspicion | None]
@@ -83,7 +84,7 @@ RULES: list[Rule] = []
 Find = Callable[[Signals], Suspicion | None]
 
 
-def rule(severity: str, *needs: str, of: Collection[str] = TRAINED) -> Callable[[Find], Find]:
+def rule(severity: Severity, *needs: str, of: Collection[str] = TRAINED) -> Callable[[Find], Find]:
     """Add the function to RULES.
 
     Args:
