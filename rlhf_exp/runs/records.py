@@ -364,8 +364,27 @@ class Measurement(Record):
 # diagnosis.json, alarms.jsonl, preflight.json
 
 
+class Sureness(Record):
+    """How sure a finding is, in words, and the figures behind them.
+
+    Attributes:
+        right: how often the rule was right, and how often it was raised, on failures that were induced on purpose.
+    """
+
+    text: str
+    right: list[int] | None = None
+    healthy_runs: int | None = None
+    threshold: float | None = None
+
+
 class Finding(Record):
-    """What a rule found, as the diagnosis tells it; an alarm also has the `step` at which it was raised."""
+    """What a rule found, as the diagnosis tells it.
+
+    Attributes:
+        step: of an alarm, that at which it was raised.
+        samples: ids of samples that show it.
+        symptom: whether its rule never named the cause of a failure, so that it has no remedy.
+    """
 
     name: str
     severity: Literal["error", "warning", "info"]
@@ -374,8 +393,10 @@ class Finding(Record):
     cause: str = ""
     remedy: str | None = None
     score: float | None = None
-    sureness: dict[str, Any] = {}
+    sureness: Sureness | None = None
     step: int | None = None
+    samples: list[str] = []
+    symptom: bool = False
 
 
 class Diagnosis(Record):
