@@ -28,8 +28,7 @@ from rlhf_exp.analysis.study.stages import check_keys
 from rlhf_exp.config.values import Within, list_bounds
 from rlhf_exp.errors import ConfigError, Problem
 from rlhf_exp.runs.figures import Figure, number, percent, points
-from rlhf_exp.runs.files import read_file
-from rlhf_exp.runs.load import parse_yaml
+from rlhf_exp.runs.records import read
 
 VERDICTS = SUPPORTED, CONTRADICTED, UNCLEAR, UNTESTED = "supported", "contradicted", "cannot tell", "not tested"
 
@@ -88,7 +87,7 @@ def read_claims(path: Path) -> list[Claim]:
     """
     if not path.is_file():
         raise ConfigError([f"{path}: no such file"])
-    found = {str(name): entry for name, entry in read_file(path, parse_yaml, dict).items()}
+    found = {str(name): entry for name, entry in read(path, dict).items()}
     if problems := [f"{path}: {problem}" for name, entry in found.items() for problem in _check(name, entry)]:
         raise ConfigError(problems)
     return [Claim(name, **entry) for name, entry in found.items()]
