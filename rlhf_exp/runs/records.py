@@ -242,6 +242,16 @@ class RunRecord(Record):
     pushed: str | None = None
 
 
+# manifest.json
+
+
+class Manifest(Record):
+    """The size in bytes and the hash of each file of a folder of weights."""
+
+    files: dict[str, int]
+    sha256: dict[str, str]
+
+
 # Lines
 
 
