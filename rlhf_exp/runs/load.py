@@ -18,7 +18,7 @@ from rlhf_exp.algorithms import ALGORITHMS, Algorithm
 from rlhf_exp.errors import ConfigError, name_error, say
 from rlhf_exp.runs import records
 from rlhf_exp.runs.files import NotARun
-from rlhf_exp.runs.records import SIDES, Completion, Evaluation, Finding, RunRecord, read, read_lines, read_record
+from rlhf_exp.runs.records import SIDES, Completion, Evaluation, Finding, RunRecord, read, read_lines
 from rlhf_exp.runs.settings import read_config, read_key
 
 T = TypeVar("T")
@@ -146,8 +146,7 @@ def list_run_folders(path: Path) -> list[Path]:
 
 
 def find_runs(path: Path) -> list[Path]:
-    """The run folders below `path` whose run.json can be read; if none can, all of them, so that load_run names one in
-    its error.
+    """The run folders below `path`.
 
     Raises:
         NotARun: there is none.
@@ -156,11 +155,7 @@ def find_runs(path: Path) -> list[Path]:
         raise NotARun(f"{path}: {'not a folder' if path.exists() else 'no such folder'}; {EXPECTED}")
     if not (found := list_run_folders(path)):
         raise NotARun(f"{path}: no run.json in it; {EXPECTED}")
-    whole = [run_dir for run_dir in found if read_record(run_dir).status != "broken"]
-    for run_dir in found:
-        if whole and run_dir not in whole:
-            say(f"{run_dir}: left out, its run.json is torn")
-    return whole or found
+    return found
 
 
 def load_run(path: Path) -> Run:
