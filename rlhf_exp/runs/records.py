@@ -9,7 +9,7 @@ know are kept, so that a folder of a newer version can be read.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -441,7 +441,7 @@ class Preflight(Record):
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
-_make_reader = cache(TypeAdapter)
+_make_reader: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 _say_once = cache(say)  # a report reads the same file several times
 
 
