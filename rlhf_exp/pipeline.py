@@ -136,7 +136,7 @@ def _report_and_push(cfg: Config, folder: RunFolder) -> int:
     try:
         with folder.phase("report"):
             _write_report(folder)
-        print(terminal_table(folder.path))
+        tell(terminal_table(folder.path), is_printable=True)
         if cfg.hub.push:
             later += f"; push it with: {push_command(cfg, folder.path)}"
             with folder.phase("push"):

@@ -28,9 +28,6 @@ from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.explain import explaining
 from rlhf_exp.launch.job import run_job
-from rlhf_exp.runs.lock import find_latest, follow_link
-from rlhf_exp.runs.plan import check_run_folder
-from rlhf_exp.runs.settings import recall
 
 PARSER = ArgumentParser(add_help=False, allow_abbrev=False)
 PARSER.add_argument("overrides", nargs="*")
@@ -76,6 +73,9 @@ def complete(overrides: list[str], config_name: str | None, config_dir: str | No
         return flags, list(overrides)
     if (named := read_text(values["resume"])) is None:  # Hydra says why, or null resumes none
         return flags, list(overrides)
+    from rlhf_exp.runs.lock import find_latest, follow_link  # here and below: pydantic takes 0.15 s
+    from rlhf_exp.runs.settings import recall
+
     folder = follow_link(str(find_latest(Path(named))))
     overrides = [set_text("resume", folder) if typed.startswith("resume=") else typed for typed in overrides]
     if config_name is not None:
@@ -105,6 +105,8 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
     Raises:
         ConfigError: a mistake in `arguments`, such as a flag or a key that only a run has.
     """
+    from rlhf_exp.runs.plan import check_run_folder
+
     args = parse_flags(PARSER, arguments, PARSER.parse_intermixed_args)
     for text in args.overrides:
         if name_key(text) in ("resume", "dry_run", "verbose"):

@@ -22,8 +22,9 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import PAIR, PAIRS, Form
-from rlhf_exp.runs.load import read_config, refusing_damage
+from rlhf_exp.runs.load import refusing_damage
 from rlhf_exp.runs.records import Completion, Evaluation, read, read_lines
+from rlhf_exp.runs.settings import read_config
 from rlhf_exp.tasks.loading import Task
 from rlhf_exp.tasks.splits import split_of
 from rlhf_exp.tasks.texts import Row, as_completion

@@ -15,7 +15,8 @@ from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.keys import name_key
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.files import read_file, read_json
+from rlhf_exp.runs.files import read_text
+from rlhf_exp.runs.records import read
 
 Rows = list[dict[str, Any]]
 Log = tuple[Rows, dict[str, Any]]
@@ -73,7 +74,7 @@ def read_trl(path: Path) -> Log:
     Raises:
         ConfigError: it cannot be read or is cut off, or has no series.
     """
-    state = read_json(path)
+    state = read(path, dict)
     rows = state.get("log_history")
     if not isinstance(rows, list):
         raise ConfigError([f"{path}: no list log_history in it; expected transformers' trainer_state.json"])
@@ -83,7 +84,7 @@ def read_trl(path: Path) -> Log:
 
 def read_wandb(path: Path) -> Log:
     """The rows of a CSV; the column of a single run's series may be `NAME - SERIES`."""
-    return _clean(path, read_file(path, lambda text: list(csv.DictReader(text.splitlines())), list)), {}
+    return _clean(path, list(csv.DictReader(read_text(path).splitlines()))), {}
 
 
 def guess_algo(metrics: Rows) -> str:

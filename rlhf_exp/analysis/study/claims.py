@@ -29,8 +29,7 @@ from rlhf_exp.analysis.study.measures import HELD_OUT, NO_START, NUMBERS, START,
 from rlhf_exp.config.values import one_of
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.figures import Figure, number, percent, points
-from rlhf_exp.runs.files import read_file
-from rlhf_exp.runs.load import parse_yaml
+from rlhf_exp.runs.records import read
 
 VERDICTS = SUPPORTED, CONTRADICTED, UNCLEAR, UNTESTED = "supported", "contradicted", "cannot tell", "not tested"
 
@@ -86,7 +85,7 @@ def read_claims(path: Path) -> dict[str, Claim]:
     if not path.is_file():
         raise ConfigError([f"{path}: no such file"])
     claims, problems = {}, []
-    for name, values in read_file(path, parse_yaml, dict).items():
+    for name, values in read(path, dict).items():
         try:
             claims[str(name)] = Claim.model_validate(values)
         except ValidationError as error:

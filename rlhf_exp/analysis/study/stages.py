@@ -25,8 +25,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.arguments import find_config_dir
 from rlhf_exp.launch.explain import explaining
 from rlhf_exp.launch.workers import name_folder
-from rlhf_exp.runs.files import read_file
-from rlhf_exp.runs.load import parse_yaml
+from rlhf_exp.runs.records import read
 
 FIRST = ("hydra/launcher=joblib", "skip_finished=true")
 """Options of every stage, which later ones may replace."""
@@ -76,7 +75,7 @@ class Study:
 def list_studies() -> dict[str, str]:
     """The title of each study of sweeps/ by its name."""
     files = sorted(_sweeps().glob("*.yaml"))
-    return {file.stem: _find_title(file, read_file(file, parse_yaml, dict)) for file in files}
+    return {file.stem: _find_title(file, read(file, dict)) for file in files}
 
 
 def read_study(name: str, overrides: Sequence[str] = (), out: str | None = None) -> Study:
@@ -91,7 +90,7 @@ def read_study(name: str, overrides: Sequence[str] = (), out: str | None = None)
     if own.name not in (names := [path.stem for path in sorted(folder.glob("*.yaml"))]):
         raise ConfigError([f"{name}: no such study{f'; {one_of(own.name, names)}' if names else ''}"])
     file = folder / f"{own.name}.yaml"
-    values = read_file(file, parse_yaml, dict)
+    values = read(file, dict)
     refused = [text for text in overrides if name_key(text) in INSTEAD]
     problems = [*check_overrides(overrides), *(f"{text}: not here; use {INSTEAD[name_key(text)]}" for text in refused)]
     if problems := [*problems, *(f"{file}: {line}" for line in _find_mistakes(values))]:
