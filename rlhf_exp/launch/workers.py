@@ -6,6 +6,7 @@ Files in a folder of notes say which process runs which job, and how each job ha
 signals on to them, and a process that dies does not take the results of others with it.
 """
 
+import ctypes
 import io
 import json
 import os
@@ -148,6 +149,7 @@ class Jobs:
         signal to one job no other is started."""
         again = number in self._read_notes()  # a scheduler has preempted the job, and starts it again
         requeue: Any = signal.getsignal(PREEMPTION)  # submitit's handler
+        _end_with_parent()
         _prefix_lines(f"[{number + 1}/{len(self.sweep.jobs)}] ")
         for name in SIGNALS:
             if signal.getsignal(name) != signal.SIG_IGN:  # which StopSignals would leave alone
@@ -252,6 +254,12 @@ class Prefixed(io.TextIOBase):
         return self._stream.fileno()
 
 
+def _end_with_parent() -> None:
+    """On Linux, have this process get SIGTERM if the first process is killed, unless it is a scheduler's."""
+    if sys.platform == "linux" and not SUBMITTED:
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
 def _prefix_lines(prefix: str) -> None:
     """Set the prefix of this process's output. The streams stay the same ones: loggers keep them from job to job."""
     if not isinstance(sys.stdout, Prefixed):
@@ -261,12 +269,12 @@ def _prefix_lines(prefix: str) -> None:
 
 
 def _name_slurm_job() -> str | None:
-    """4711_2 for task 2 of array 4711, whose SLURM_JOB_ID may be 4711 too, by which Slurm's commands understand the
-    whole array; None if this process is no job of Slurm."""
+    """4711_2 for task 2 of array 4711; None if this process is no job of Slurm."""
     if os.environ.get("SUBMITIT_EXECUTOR") != "slurm":
         return None
-    array = os.environ.get("SLURM_ARRAY_JOB_ID")
-    return f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}" if array else os.environ["SLURM_JOB_ID"]
+    from submitit import JobEnvironment
+
+    return JobEnvironment().job_id
 
 
 def _is_preempted(status: int) -> bool:

@@ -4,14 +4,15 @@ import io
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 
 import pytest
 
+from rlhf_exp.config import ROOT
 from rlhf_exp.errors import FAILED, ConfigError, Stop
-from rlhf_exp.launch import workers
 from rlhf_exp.launch.jobs import Typed, read_sweep
 from rlhf_exp.launch.workers import Jobs, Prefixed, Relay, choose_processes, run_jobs
 from rlhf_exp.runs.environment import note_command, read_command
@@ -98,6 +99,42 @@ def test_a_signal_to_one_job_starts_no_other(start, tmp_path):
         start(work)
     assert stopped.value.status == 130
     assert {path.stem for path in tmp_path.glob("*.txt")} <= {"job_0", "job_1"}
+
+
+KILLED = """
+import os, time
+from pathlib import Path
+from rlhf_exp.launch.jobs import Typed, read_sweep
+from rlhf_exp.launch.workers import run_jobs
+
+def work(sweep, number, again):
+    (sweep.folder / f"began_{os.getpid()}").touch()
+    try:
+        time.sleep(60)
+    finally:
+        (sweep.folder / f"told_{os.getpid()}").touch()
+
+typed = ["seed=0,1", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", f"output_dir={os.getcwd()}"]
+sweep, settings = read_sweep(Typed(typed), [])
+run_jobs(sweep, work, settings, True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
+def test_jobs_stop_also_if_the_first_process_is_killed(tmp_path):
+    def wait_for(begin):
+        while len(found := list(tmp_path.glob(f"{begin}_*"))) < 2:
+            assert first.poll() is None or begin == "told"
+            time.sleep(0.1)
+        return found
+
+    first = subprocess.Popen([sys.executable, "-c", KILLED], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    wait_for("began")
+    first.kill()
+    first.wait()
+    for path in wait_for("told"):
+        os.kill(int(path.name.partition("_")[2]), signal.SIGKILL)
 
 
 def test_the_death_of_a_process_is_one_line_and_a_failure(start, capsys):
@@ -191,13 +228,3 @@ def test_a_job_of_slurm_is_done_when_squeue_says_so_or_lists_it_no_more():
         queue.read_info(b"3_0|PENDING\n3_1|CONFIGURING\n3_2|COMPLETING\n3_3|OUT_OF_MEMORY\n5|FAILED\n")
     )
     assert [queue.is_done(job, mode="cache") for job in ("3_0", "3_1", "3_2", "3_3", "4")] == [False] * 3 + [True] * 2
-
-
-def test_a_job_of_an_array_has_its_own_name_for_slurm_and_not_that_of_the_array(monkeypatch):
-    monkeypatch.setenv("SLURM_JOB_ID", "4")
-    assert workers._name_slurm_job() is None
-    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
-    assert workers._name_slurm_job() == "4"
-    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "4")
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
-    assert workers._name_slurm_job() == "4_1"
