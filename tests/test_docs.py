@@ -171,7 +171,7 @@ def check_target(words):
 
 def check_study(words):
     """Compose and check every job of a study."""
-    args = parse_flags(STUDY, words, STUDY.parse_intermixed_args)
+    args = parse_flags(STUDY, words)
     if args.name not in (None, "NAME", "FILE.yaml", "FOLDER/NAME.yaml"):
         study = read_study(args.name, args.overrides, args.out)
         plan_study(study, study.stages, *(["dry_run=true"] if args.dry_run else []))
@@ -200,7 +200,7 @@ def check_runs(words):
     """Compose each run of a command, or of a study what its runs share, with all checks that need no torch."""
     if "--help" in words:
         return
-    args = parse_flags(PARSER, words, PARSER.parse_intermixed_args)
+    args = parse_flags(PARSER, words)
     own = [text for text in args.overrides if text.startswith("hydra")]
     jobs, _ = list_jobs([text for text in args.overrides if text not in own])
     jobs = [[*own, *job] for job in jobs] if args.multirun else [args.overrides]

@@ -59,7 +59,7 @@ def start(arguments: list[str]) -> int:
     """
     if problems := processes.check():
         raise ConfigError(problems)
-    args = parse_flags(PARSER, arguments, PARSER.parse_intermixed_args)
+    args = parse_flags(PARSER, arguments)
     if args.hydra_help:
         tell(PARSER.format_help(), end="")
         return 0
@@ -121,7 +121,7 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
     Raises:
         ConfigError: a mistake in `arguments`, such as a flag or a key that only a run has.
     """
-    args = parse_flags(COMMAND, arguments, COMMAND.parse_intermixed_args)
+    args = parse_flags(COMMAND, arguments)
     for text in args.overrides:
         if name_key(text) in ("resume", "dry_run", "verbose"):
             raise ConfigError([f"{text}: not with rlhf_exp {command}, only with rlhf_exp"])

@@ -173,7 +173,7 @@ NAMES = [
     "a,b",
     "it's",
     'say "x"',
-    "é",
+    "\u00e9",
     "2024",
     "null",
     "a\\",
@@ -385,7 +385,6 @@ def test_the_version_is_that_of_the_package(monkeypatch, capsys, command):
 @pytest.mark.parametrize(
     ("argument", "said"),
     [("--help", []), ("task=file task.answer_column=a task.path={}/rows.csv", []),
-     ("sample --help", []), ("sample task=nope", []),
      ("output_dir=there seed=3", ["grpo on countdown, model tiny, seed 3: there", "[start] imports torch and TRL"])],
 )  # fmt: skip
 def test_help_refusals_and_the_first_lines_of_a_run_import_no_ml_library(argument, said, tmp_path):

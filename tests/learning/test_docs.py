@@ -40,7 +40,7 @@ def list_runs():
             own = program == "rlhf-exp" or len(rest) < len(words) - 1
             if not own or output or rest and rest[0] in COMMANDS:
                 continue
-            args = parse_flags(PARSER, [word for word in rest if word != "--help"], PARSER.parse_intermixed_args)
+            args = parse_flags(PARSER, [word for word in rest if word != "--help"])
             if not (
                 "--help" in rest or args.cfg or args.config_name or any("resume=" in text for text in args.overrides)
             ):
@@ -85,7 +85,7 @@ def reader(tmp_path_factory, command_line):
 
 def shorten(words):
     """The overrides of the first job of a command, with two steps and few rows."""
-    args = parse_flags(PARSER, words, PARSER.parse_intermixed_args)
+    args = parse_flags(PARSER, words)
     swept = {"seed", "loss_type", "max_tokens", "algo", "algo.trainer", "experiment", "+remedy", "reward"}
     swept = swept | {"algo.args.beta"} if args.multirun else ()
     job = [text.split(",")[0] if text.partition("=")[0] in swept else text for text in args.overrides]

@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _work(arguments: list[str]) -> int:
-    args = parse_flags(PARSER, arguments, PARSER.parse_intermixed_args)
+    args = parse_flags(PARSER, arguments)
     if args.name is None:
         tell("\n".join(f"{name:<34} {title}" for name, title in list_studies().items()))
         return 0
