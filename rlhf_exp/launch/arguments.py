@@ -32,9 +32,9 @@ from rlhf_exp.runs.plan import check_run_folder
 from rlhf_exp.runs.settings import recall
 
 
-def build_parser(**options: str) -> ArgumentParser:
-    """A parser of overrides and of the flag -cd; `options`: see ArgumentParser."""
-    parser = ArgumentParser(add_help=False, allow_abbrev=False, **options)
+def build_parser(prog: str | None = None, epilog: str | None = None) -> ArgumentParser:
+    """A parser of overrides and of the flag -cd."""
+    parser = ArgumentParser(prog, epilog=epilog, add_help=False, allow_abbrev=False)
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     parser.add_argument("-cd", "--config-dir", metavar="FOLDER", help="configs beside the shipped ones")
     return parser
@@ -97,7 +97,8 @@ def complete(typed: Typed) -> Typed:
     if typed.config_name is not None:
         return typed._replace(overrides=own)
     flags, kept = recall(folder, typed=set(values))
-    return typed._replace(overrides=[*kept, *own, set_text("output_dir", folder)], **flags)
+    overrides = [*kept, *own, set_text("output_dir", folder)]
+    return Typed(overrides, flags.get("config_name"), flags.get("config_dir", typed.config_dir))
 
 
 def find_config_dir(named: str | None) -> str | None:

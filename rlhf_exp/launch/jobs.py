@@ -44,8 +44,12 @@ class Typed(NamedTuple):
 
     def list_arguments(self) -> list[str]:
         """The command line that composes the same."""
-        flags = {"-cd": self.config_dir, "-cn": self.config_name}
-        return [*(text for flag in flags.items() if flag[1] for text in flag), *self.overrides]
+        arguments = list(self.overrides)
+        if self.config_name is not None:
+            arguments = ["-cn", self.config_name, *arguments]
+        if self.config_dir is not None:
+            arguments = ["-cd", self.config_dir, *arguments]
+        return arguments
 
 
 @dataclass(frozen=True)
