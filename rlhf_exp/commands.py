@@ -11,10 +11,10 @@ import os
 import sys
 import time
 import traceback
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from io import TextIOWrapper
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from rlhf_exp import __version__, processes
 from rlhf_exp.errors import FAILED, NOTE, REFUSED, ConfigError, Stop, name_error, printable, say, show, tell
@@ -78,17 +78,15 @@ def guard(work: Callable[[], int | None], command: str = "", where: str = "") ->
         return REFUSED if isinstance(error, ConfigError) else FAILED
 
 
-def parse_flags(
-    parser: ArgumentParser, arguments: list[str] | None = None, parse: Callable[..., Any] | None = None
-) -> Any:
-    """`parser.parse_args`, or another of the parser's methods that parse. A mistake raises a ConfigError instead of
-    printing the usage and exiting."""
+def parse_flags(parser: ArgumentParser, arguments: list[str]) -> Namespace:
+    """Read flags, in any order with other arguments. A mistake raises a ConfigError instead of printing the usage and
+    exiting."""
 
     def refuse(message: str) -> NoReturn:
         raise ConfigError([f"{message}; see --help"])
 
     parser.error = refuse  # type: ignore[method-assign]
-    return (parse or parser.parse_args)(arguments)
+    return parser.parse_intermixed_args(arguments)
 
 
 def hide_bars() -> None:

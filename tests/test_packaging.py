@@ -224,9 +224,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 
 def test_wheel_holds_the_package_its_configs_its_model_and_a_console_script(wheel: zipfile.ZipFile) -> None:
-    packed = {name for name in wheel.namelist() if name.startswith(("rlhf_exp/", "hydra_plugins/"))}
-    sources = {"rlhf_exp": "rlhf_exp", "hydra_plugins": "hydra_plugins"}
-    sources |= {"conf": "rlhf_exp/conf", "sweeps": "rlhf_exp/sweeps"}
+    packed = {name for name in wheel.namelist() if name.startswith("rlhf_exp/")}
+    sources = {"rlhf_exp": "rlhf_exp", "conf": "rlhf_exp/conf", "sweeps": "rlhf_exp/sweeps"}
     assert packed == {
         f"{target}/{path.relative_to(ROOT / source)}"
         for source, target in sources.items()

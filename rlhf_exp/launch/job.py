@@ -1,6 +1,6 @@
-"""One experiment of the command line: its composed config is checked, its folder claimed, and the run started.
+"""One experiment: its composed config is checked, its folder claimed, and the run started.
 
-run_job(cfg, settings)      # the exit status; called for each job of a sweep
+status, folder = run_checked(check_job(cfg, settings), cfg, settings)
 """
 
 import sys
@@ -8,39 +8,21 @@ from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from rlhf_exp import processes
-from rlhf_exp.commands import guard
 from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.files import find_missing_weights
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError, tell
-
-if TYPE_CHECKING:
-    from rlhf_exp.launch.workers import Jobs
-    from rlhf_exp.runs.plan import Plan
-
-
-def run_job(cfg: DictConfig, settings: DictConfig, jobs: "Jobs | None" = None, again: bool = False) -> int:
-    """Check one composed config and run it; returns its exit status.
-
-    Args:
-        settings: Hydra's own part of the config.
-        jobs: the sweep that the job is one of.
-        again: a scheduler has ended this job before, and starts it again: it goes on in its folder.
-    """
-    where = ""
-    if jobs is not None:
-        name = jobs.name(settings.job.num, settings.overrides.task)
-        jobs.place(cfg, settings)
-        cfg.skip_finished = cfg.skip_finished or again  # after its folder was named
-        tell(f"\n{name}" if settings.job.num else name)
-        where = f"{name}: "
-    return guard(lambda: run_checked(check_job(cfg, settings), cfg, settings)[0], where=where)
+from rlhf_exp.runs.files import write_text
+from rlhf_exp.runs.inputs import find_unknown_code, note_code
+from rlhf_exp.runs.lock import claim, point_latest
+from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, plan_job, start_anew
+from rlhf_exp.runs.records import read_record
 
 
 def check_job(cfg: DictConfig, settings: DictConfig, absent: Collection[str] = ()) -> Config:
@@ -70,9 +52,6 @@ def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[
         ConfigError: a user's mistake.
         BaseException: any other error, with a note if the run's folder holds its traceback.
     """
-    from rlhf_exp.runs.lock import claim, point_latest  # pydantic takes 0.15 s: after the config was checked
-    from rlhf_exp.runs.plan import Plan
-
     numbered = is_named_by_time(cfg)
     if config.dry_run:
         plan_run(config, numbered)
@@ -115,7 +94,7 @@ def connect(config: Config) -> None:
     processes.connect(config.algo.args.get("ddp_timeout") or 1800, config.device.use_cpu)
 
 
-def plan_run(config: Config, numbered: bool) -> "Plan":
+def plan_run(config: Config, numbered: bool) -> Plan:
     """Whether a run starts or resumes in its folder, or is finished already. Prints what it is, and what differs.
 
     Args:
@@ -124,10 +103,6 @@ def plan_run(config: Config, numbered: bool) -> "Plan":
     Raises:
         ConfigError: the folder holds another run, or cannot be resumed.
     """
-    from rlhf_exp.runs.inputs import find_unknown_code
-    from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, plan_job
-    from rlhf_exp.runs.records import read_record
-
     if problems := [] if numbered else check_run_folder(config):
         raise ConfigError(problems)
     if config.dry_run:
@@ -150,10 +125,6 @@ def plan_run(config: Config, numbered: bool) -> "Plan":
 def _prepare_folder(config: Config, cfg: DictConfig, settings: DictConfig, folder: Path) -> None:
     """Remove what a run that is not resumed has left, and write `.hydra`: the config with every interpolation resolved,
     and the overrides."""
-    from rlhf_exp.runs.files import write_text
-    from rlhf_exp.runs.inputs import note_code
-    from rlhf_exp.runs.plan import start_anew
-
     texts = {"config": OmegaConf.to_yaml(cfg, resolve=True), "hydra": OmegaConf.to_yaml(settings)}
     texts["overrides"] = OmegaConf.to_yaml(settings.overrides.task)
     if config.resume is None:
