@@ -17,7 +17,7 @@ from rlhf_exp.analysis.diagnose.signals import (
     recent,
     worst,
 )
-from rlhf_exp.tasks.schema import find_keys
+from rlhf_exp.tasks.task import find_task
 
 NONE = 1e-6  # a spread of rewards
 RARE = 0.1  # a correct share
@@ -34,7 +34,7 @@ def find_hopeless(run: Signals) -> Why | None:
     if not run.algorithm.online or counts.get("correct") != 0 or correct and mean(correct) > RARELY:
         return None
     task = run.config.get("task", {})
-    shown = task.get("name") and DEMONSTRATIONS in find_keys(task["name"]).provides
+    shown = task.get("name") and DEMONSTRATIONS in find_task(task["name"]).provides
     cause = f"the start model has none of {sum(counts.values())} held-out completions right"
     if (run.measured("baseline/truncation_rate") or {"value": 0.0})["value"] > MOSTLY:
         budget = run.config.get("max_tokens", 0)
