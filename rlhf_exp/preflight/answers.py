@@ -38,7 +38,8 @@ def write_texts(
     """
     if grade is None:
         return list_attacks(rows, "{}", []), False
-    loader, task, golds = Loader.open(cfg, tokenizer), cfg.task, {}
+    loader, golds = Loader.open(cfg, tokenizer), {}
+    task: Any = cfg.task
     demonstrated = task.demonstrates or hasattr(task, "gold")
     if hasattr(task, "gold") or hasattr(task, "demonstration"):
         taken = loader.take(ASK, cfg.eval.split, len(rows), cfg.eval.seed, cfg.max_tokens, distinct=True, fewer=True)

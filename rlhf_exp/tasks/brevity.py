@@ -20,7 +20,7 @@ Repeated prompts, and prompts that leave no room for max_tokens in the model's c
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Union
+from typing import Any, Literal, Union
 
 from rlhf_exp.tasks.sources import read_lines
 from rlhf_exp.tasks.splits import SHARES, hash_text, split_of
@@ -41,7 +41,7 @@ class Brevity(Task):
     path_form = "a JSONL file with prompt"
     budget = (32, "the reward, 2 - words / 16, is below 0 beyond 32 words")
 
-    def list_sources(self) -> list[tuple[str, Task]]:
+    def list_sources(self) -> list[tuple[str, Any]]:
         return [("task", self), *([("task.of", self.of)] if self.source == "task" else [])]
 
     def rows(self) -> Source:

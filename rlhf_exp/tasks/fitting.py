@@ -83,11 +83,9 @@ def describe_read(source: Source, rules: bool = False) -> str:
     """8 pairs read; dropped: 2 equal answers; splits: 5 train, 1 test. With the rule of each kind that was dropped."""
     read = f"{sum(source.read.values()):,} {source.what} read"
     dropped = {
-        odd.kind.replace("_", " ") + (f" ({odd.rule})" if rules else ""): odd.count
-        for odd in source.odd
-        if not odd.kept
+        odd.kind.replace("_", " ") + (f" ({odd.rule})" if rules else ""): odd.n for odd in source.odd if not odd.kept
     }
-    kept = {odd.kind.replace("_", " "): odd.count for odd in source.odd if odd.kept}
+    kept = {odd.kind.replace("_", " "): odd.n for odd in source.odd if odd.kept}
     for name, counts in (("dropped", dropped), ("odd but kept", kept)):
         if counts and (any(counts.values()) or not rules):
             read += f"; {name}: {_list_counts(counts)}"

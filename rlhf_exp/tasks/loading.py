@@ -140,7 +140,8 @@ class Loader:
         # Above max_length RewardTrainer would leave a pair to train on out; other trainers cut it.
         most = self.cfg.algo.args.get("max_length") if split == "train" and self.cfg.algo.row.scores else None
         if self.source is None:
-            items = self.cfg.task.draw(form, split, n, seed, distinct, fewer)
+            task: Any = self.cfg.task  # one that draws its rows
+            items = task.draw(form, split, n, seed, distinct, fewer)
             order = f"held-out traces {seed}" if form.answers and distinct else seed
             return self.fit(items, form, None, room, order, most)
         items = [item for item in self.source.splits[split] if form.answers or item.id not in self.source.repeated]
@@ -238,7 +239,7 @@ def _load(loader: Loader) -> TaskRows:
     if not sampled:
         train = loader.take(whole, "train", n, task.data_seed, 0 if form.answers else cfg.max_tokens)
     prompts, answers, held_out = loader.hold_out(form, split, cfg.eval.limit, cfg.eval.rows is not None)
-    wanted = [(held_out, split, "eval.rows", cfg.eval.rows)]
+    wanted: list[tuple[Selection, str, str, int | None]] = [(held_out, split, "eval.rows", cfg.eval.rows)]
     if not sampled:
         wanted.insert(0, (train, "train", "task.train_rows", task.train_rows))
     require_rows(cfg, wanted, source)

@@ -61,7 +61,7 @@ class OddKind(NamedTuple):
 
     kind: str
     rule: str
-    count: int
+    n: int
     kept: bool = False
 
 
@@ -205,7 +205,7 @@ class Task:
         """A line for each mistake that the rows at `path` show before torch is imported."""
         return []
 
-    def list_sources(self) -> list[tuple[str, "Task"]]:
+    def list_sources(self) -> list[tuple[str, Any]]:
         """The tasks by which rows are read, with their places; for one with another's prompts, that one comes last."""
         return [("task", self)]
 
