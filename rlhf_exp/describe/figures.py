@@ -19,7 +19,7 @@ from rlhf_exp.analysis.stats import mean_interval, share_interval
 from rlhf_exp.config.schema import Config
 from rlhf_exp.forms import ASK, DEMONSTRATE, PAIR, Form
 from rlhf_exp.runs.files import write_json
-from rlhf_exp.tasks import Task
+from rlhf_exp.tasks import TaskRows
 from rlhf_exp.tasks.texts import Row, Text
 from rlhf_exp.tasks.tokens import measure
 
@@ -35,7 +35,7 @@ Rows = list[dict[str, Any]]
 """Those of a table."""
 
 
-def list_rows(cfg: Config, task: Task) -> Splits:
+def list_rows(cfg: Config, task: TaskRows) -> Splits:
     """The rows of a run: those to train on, and the held-out ones, with answers if there are any."""
     splits: Splits = {"train": (cfg.algo.row.form, task.train)} if cfg.algo.row.trains else {}
     for form in (ASK, DEMONSTRATE, PAIR):

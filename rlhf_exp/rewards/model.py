@@ -21,13 +21,13 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import read_text
 from rlhf_exp.runs.records import Evaluation, read
 from rlhf_exp.runs.settings import read_config, read_key
-from rlhf_exp.tasks import Task, Text, as_completion
+from rlhf_exp.tasks import TaskRows, Text, as_completion
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-def load_model_reward(cfg: Config, task: Task) -> Callable[..., list[float]]:
+def load_model_reward(cfg: Config, task: TaskRows) -> Callable[..., list[float]]:
     """The reward function `model`. With `reward.normalize` its unit is a standard deviation over held-out answers.
 
     Raises:

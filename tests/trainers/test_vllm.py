@@ -13,7 +13,7 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.vllm import EngineFailed
-from rlhf_exp.tasks import Task
+from rlhf_exp.tasks import TaskRows
 from rlhf_exp.trainers.vllm import DIFFERENCE, EngineCallback, preparing_engine
 from tests.building import QUIET, ROLLOUTS_OF_8, build, reward_length
 from tests.trainers.vllm_server import StandIn, connect
@@ -142,7 +142,7 @@ def test_an_engine_has_the_context_of_the_longest_prompt_and_leaves_no_variables
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     source = locate_start_model(compose_config(["device=cpu"]))
     args = SimpleNamespace(use_cpu=False, vllm_max_model_length=None, max_completion_length=6)
-    experiment = Experiment(None, None, source, load_tokenizer(source), Task("t", ROWS, [], None), [], args)
+    experiment = Experiment(None, None, source, load_tokenizer(source), TaskRows("t", ROWS, [], None), [], args)
     with preparing_engine(experiment):
         os.environ["LOCAL_RANK"] = "0"
     assert "LOCAL_RANK" not in os.environ

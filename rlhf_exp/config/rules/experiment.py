@@ -14,7 +14,7 @@ from rlhf_exp.config.values import one_of
 from rlhf_exp.errors import Problem
 from rlhf_exp.findings import FINDINGS
 from rlhf_exp.rewards.table import REWARDS
-from rlhf_exp.tasks.schema import TaskKeys
+from rlhf_exp.tasks.task import Task
 
 INIT = {"architecture": ("gpt2", "qwen2", "qwen3"), "tokenizer": ("words", "bytes")}
 """Of models with random weights (models/untrained.py)."""
@@ -83,7 +83,7 @@ def check_reward(cfg: Config) -> Iterator[str]:
             yield from check_function(key, where)
 
 
-def _list_ways(task: TaskKeys) -> str:
+def _list_ways(task: Task) -> str:
     """What gives a task a reward."""
     first = ["use reward=outcome"] if task.graded else [f"set {key}" for key in task.graded_by]
     model = "use reward=model reward.path=RUN_DIR, a run of algo=reward_model"

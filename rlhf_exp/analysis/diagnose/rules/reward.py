@@ -8,7 +8,7 @@ from rlhf_exp.analysis.diagnose.courses import START_ROWS, angle, combine, last_
 from rlhf_exp.analysis.diagnose.rule import ONLINE, Suspicion, rule
 from rlhf_exp.analysis.diagnose.rules.answers import less_right
 from rlhf_exp.analysis.diagnose.signals import Signals, show
-from rlhf_exp.tasks.schema import find_keys
+from rlhf_exp.tasks.task import find_task
 
 NONE = 1e-6  # a spread of rewards
 RARE = 0.1  # a correct share
@@ -25,7 +25,7 @@ def find_hopeless(run: Signals) -> Why | None:
     if not run.algorithm.online or counts.get("correct") != 0 or correct and mean(correct) > RARELY:
         return None
     task = run.setting("task", {})
-    shown = task.get("name") and DEMONSTRATIONS in find_keys(task["name"]).provides
+    shown = task.get("name") and DEMONSTRATIONS in find_task(task["name"]).provides
     cause = f"the start model has none of {sum(counts.values())} held-out completions right"
     cut = run.measured("baseline/truncation_rate")
     if cut is not None and cut["value"] > MOSTLY:
