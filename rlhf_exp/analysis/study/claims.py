@@ -103,23 +103,28 @@ def read_claims(path: Path) -> dict[str, Claim]:
 
 def _find_mistakes(claim: Claim) -> list[str]:
     """What does not fit together."""
-    if (claim.metric is None) == (claim.not_tested is None):
+    metric = claim.metric
+    if (metric is None) == (claim.not_tested is None):
         return [": needs either `metric`, by which it is tested, or `not_tested`"]
-    if claim.metric is None:
+    if metric is None:
         return []
-    known = HELD_OUT if claim.per or claim.set else [*HELD_OUT, *NUMBERS]
-    unknown = [name for name in (claim.metric, claim.per or claim.metric) if name not in known]
-    if unknown and not claim.statistic:
-        return [f".metric={unknown[0]}: {one_of(unknown[0], known)}, or a series with its `statistic`"]
-    fewest, has_value = (1 if claim.expect == "value" or claim.value is not None else 2), claim.value is not None
+    if claim.statistic is None:
+        known = HELD_OUT if claim.per or claim.set else [*HELD_OUT, *NUMBERS]
+        for name in (metric, claim.per or metric):
+            if name not in known:
+                return [f".metric={name}: {one_of(name, known)}, or a series with its `statistic`"]
     if claim.expect is None:
         return [".expect: must be given beside `metric`"]
-    if has_value and (START in claim.contrast or claim.expect == "order") or claim.expect == "value" and not has_value:
+    compared_with_start = START in claim.contrast
+    if claim.value is None and claim.expect == "value":
+        return [".value: must be given with `expect: value`"]
+    if claim.value is not None and (compared_with_start or claim.expect == "order"):
         return [".value: is for arms that are compared with a value"]
+    fewest = 2 if claim.value is None else 1
     if len({*claim.contrast}) < max(fewest, len(claim.contrast)):
         return [f".contrast: needs at least {fewest} different arms"]
-    has_start = not claim.statistic and claim.metric in HELD_OUT and not NO_START & {claim.metric, claim.per}
-    if START in claim.contrast[:-1] or START in claim.contrast and not has_start:
+    has_start = claim.statistic is None and metric in HELD_OUT and not NO_START & {metric, claim.per}
+    if START in claim.contrast[:-1] or (compared_with_start and not has_start):
         return [f".contrast: {START} must be the last, and of a figure that it has"]
     return []
 

@@ -27,7 +27,8 @@ START = "start"
 MANY = 10**6
 """The rows of a figure whose interval is over seeds alone."""
 
-SHARED = {column.rows for column in (*columns.HELD_OUT, columns.IMPLICIT, columns.WIN_RATE) if column.kind is SHARES}
+KNOWN = (*columns.HELD_OUT, columns.IMPLICIT, columns.WIN_RATE)
+SHARED = {column.rows for column in KNOWN if column.rows and column.kind is SHARES}
 OTHERS = {"reward", "reward gain", "tokens", "KL", "calculations", "true calculations"}
 HELD_OUT = sorted(SHARED | OTHERS)
 """The figures of held-out rows, of which SHARED are shares."""
@@ -205,7 +206,7 @@ def _read_number(metric: Metric, run: Run, gain: bool) -> pd.Series | None:
     elif name in COSTS:
         number = (COSTS[name].read(run) or {}).get("value")
     elif name == "calibration error":
-        number = pairs and pairs.calibration_error
+        number = pairs.calibration_error if pairs else None
     elif name == "excess loss":
         loss = read_series(Metric(metric="loss", statistic="end"), run)
         number = loss - pairs.loss["value"] if loss is not None and pairs and pairs.loss else None
