@@ -54,7 +54,7 @@ SETTINGS = {
 PAIRS = ["algo=dpo", "task=hh_rlhf", "task.source=generated", "task.train_rows=16", "task.max_length=256"]
 OF_MODEL = {
     "dpo": [*PAIRS, "algo.args.per_device_train_batch_size=8"],
-    "ppo": ["algo=ppo", "max_tokens=32", "algo.args.per_device_train_batch_size=8"],
+    "ppo": ["algo=ppo", "algo.args.per_device_train_batch_size=8"],
 }
 """Of the model of a folder, with one pass for each step."""
 STEPS = 2
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--model", help="a folder with a model, which takes the place of the settings' own")
     only, folder = (vars(parser.parse_args())[name] for name in ("only", "model"))
     if folder:
-        one_pass = ["algo.args.gradient_accumulation_steps=1", f"model.path={folder}"]
+        one_pass = ["algo.args.gradient_accumulation_steps=1", f"model.path={folder}", "max_tokens=32", "eval.rows=4"]
         SETTINGS.clear()
         SETTINGS.update({name: [*overrides, *one_pass] for name, overrides in OF_MODEL.items()})
     print(f"{'setting':14} {'measured':>10} {'estimated':>10} {'ratio':>6}")
