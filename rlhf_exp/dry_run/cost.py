@@ -19,8 +19,8 @@ from rlhf_exp.config.rules.machine import SHARDED
 from rlhf_exp.config.schema import Config, Ppo
 
 OPTIMIZER_STATES = 2  # AdamW's two moments
-MARGIN = 1.4
-"""Nine runs on a CPU took 0.90 to 1.39 times the estimate: docs/gpu.md."""
+MARGIN = 1.25
+"""Nine runs on a CPU took 0.85 to 1.24 times the estimate: docs/gpu.md."""
 TILE_TOKENS, TILE_VOCABULARY, CHUNK_TOKENS = 4096, 32768, 1024
 """TRL computes logits in tiles of so many tokens and entries of the vocabulary; rollouts are scored on a CPU in chunks
 of so many tokens of completions (trainers/trimmed.py)."""
