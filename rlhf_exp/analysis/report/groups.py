@@ -27,7 +27,7 @@ MEASURED_BY = ("eval.", "task.baselines")
 MANY = 8
 """Of more settings than these sentences name groups, not pairs, and all tables of pairs are folded."""
 
-LONGEST = 60
+LONGEST = 120
 """Letters of a label."""
 
 REJECTION = "rejection sampling"
@@ -118,6 +118,11 @@ def keep_measured(groups: Groups) -> Groups:
         of_seed = {(run.info.seed, str(run.config.get("reward", {}).get("random"))): run for run in measured}
         kept |= {label: list(of_seed.values())} if of_seed else {}
     return kept
+
+
+def name_rewards(runs: Iterable[Run]) -> set[str]:
+    """The rewards of these runs, each as its config, without the seed of a random one."""
+    return {str({**run.config.get("reward", {}), "random": None}) for run in runs}
 
 
 def read_choices(groups: Groups) -> list[dict[str, str]]:
