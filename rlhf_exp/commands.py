@@ -64,8 +64,6 @@ def guard(work: Callable[[], int | None], command: str = "", where: str = "") ->
         return Stop.of(error).status
     except BaseException as error:  # SystemExit too: a reward may raise anything
         notes = [note.removeprefix(NOTE) for note in getattr(error, "__notes__", ()) if note.startswith(NOTE)]
-        if isinstance(error, SystemExit) and not (error.code or notes) and processes.is_main():
-            return 0  # a flag such as --info has printed all that was asked for
         if not notes and isinstance(error, OSError) and error.errno in OF_THE_DISK:
             error = ConfigError([f"{show(error.filename or 'the disk', 200)}: {error.strerror}"])
         problems = error.problems if isinstance(error, ConfigError) else notes

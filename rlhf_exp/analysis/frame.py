@@ -11,9 +11,7 @@ A model that a run did not measure, or a figure that one of its completions lack
 baseline of each family is a model too.
 """
 
-import re
 from collections.abc import Sequence
-from fractions import Fraction
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,9 +22,6 @@ from rlhf_exp.runs.records import SIDES, Completion
 
 FEWEST = 2
 """Rows that runs must share for an interval."""
-
-NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
-CALCULATION = re.compile(rf"(?<![0-9.])(?=({NUMBER}) ?([-+*/×÷]) ?({NUMBER}) ?= ?({NUMBER}))")
 
 _tables: WeakKeyDictionary[Run, pd.DataFrame] = WeakKeyDictionary()
 
@@ -41,7 +36,6 @@ def tabulate(run: Run) -> pd.DataFrame:
 def measure(completion: Completion, max_tokens: int) -> dict[str, float | bool | None]:
     """The figures of one completion; None for what was not graded or rewarded."""
     outcome = completion.outcome
-    calculations = CALCULATION.findall(completion.completion)
     return {
         "accuracy": None if outcome is None else completion.is_correct,
         "partial answers": None if outcome is None else outcome == "partial",
@@ -52,22 +46,7 @@ def measure(completion: Completion, max_tokens: int) -> dict[str, float | bool |
         "tokens": completion.tokens,
         "budget used": completion.tokens / max_tokens,
         "KL": completion.kl,
-        "calculations": len(calculations),
-        "true calculations": sum(is_true(*parts) for parts in calculations),
     }
-
-
-def is_true(left: str, sign: str, right: str, result: str) -> bool:
-    """Whether a calculation with two numbers that a completion writes out has that result."""
-    a, b = Fraction(left), Fraction(right)
-    match sign:
-        case "+":
-            return a + b == Fraction(result)
-        case "-":
-            return a - b == Fraction(result)
-        case "*" | "×":
-            return a * b == Fraction(result)
-    return b != 0 and a / b == Fraction(result)
 
 
 def read(run: Run, model: str, figure: str) -> pd.Series | None:

@@ -92,9 +92,9 @@ def write_text(path: Path, text: str, any_rank: bool = False) -> None:
         raise
 
 
-def write_json(path: Path, value: Any, any_rank: bool = False) -> None:
+def write_json(path: Path, value: Any) -> None:
     """Write JSON atomically. NaN and infinity, which JSON lacks, become null."""
-    write_text(path, json.dumps(_finite(value), indent=2, ensure_ascii=False) + "\n", any_rank)
+    write_text(path, json.dumps(_finite(value), indent=2, ensure_ascii=False) + "\n")
 
 
 def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:

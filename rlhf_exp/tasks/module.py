@@ -56,13 +56,13 @@ class Module(OwnTask):
     graded_by = ("a method grade(self, completion, row) in the file of task.module",)
 
     def __post_init__(self) -> None:
-        found = self._find_class()
+        found = self._class
         names = {node.name for node in found.body if isinstance(node, ast.FunctionDef)} if found else {"grade"}
         self.limit("grade" in names, "demonstration" in names, "pair" in names)
 
     @property
     def functions(self) -> dict[str, str]:
-        found = self._find_class()
+        found = self._class
         named = str(self.module).endswith(".py")
         return {"module": f"{self.module}:{found.name if found else 'OwnTask'}"} if named else {}
 
@@ -114,7 +114,8 @@ class Module(OwnTask):
         path = self.module or ""
         return guard(self._own.grade, f"task.module={path}: grade", path) if self.graded else None
 
-    def _find_class(self) -> ast.ClassDef | None:
+    @cached_property
+    def _class(self) -> ast.ClassDef | None:
         """The last class at the top of the file with a method rows; None if there is none, or no file."""
         file = Path(self.module or "").expanduser()
         with suppress(OSError, SyntaxError, ValueError):  # which is told elsewhere (config/rules/files.py)

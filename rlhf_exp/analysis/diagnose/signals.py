@@ -19,6 +19,7 @@ from typing import Any, TypedDict
 from rlhf_exp.algorithms import ALGORITHMS, Algorithm
 from rlhf_exp.analysis.diagnose.courses import LEAST_ROWS, START_ROWS, Course, Series, angle, last_quarter, recent
 from rlhf_exp.runs.records import Completion, Evaluation, Paired, Section
+from rlhf_exp.runs.settings import read_key
 
 MEDIAN = 1.25
 """How much larger the error of a median is than that of a mean."""
@@ -192,9 +193,7 @@ class Signals:
 
     def setting(self, key: str, default: Any = None) -> Any:
         """The value of a dotted key of the config; `default` if it is not set, or null."""
-        value: Any = self.config
-        for name in key.split("."):
-            value = value.get(name) if isinstance(value, dict) else None
+        value = read_key(self.config, key)
         return default if value is None else value
 
     def arg(self, name: str, default: float) -> float:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from rlhf_exp.analysis.frame import stack_settings
 from rlhf_exp.analysis.report import columns
 from rlhf_exp.analysis.report.columns import REWARD, TESTED, TRAINED, Column, fill, mean_over_seeds
-from rlhf_exp.analysis.report.groups import MANY, Groups, find_varied
+from rlhf_exp.analysis.report.groups import MANY, Groups, find_varied, name_rewards
 from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Callout, Heading, Text, footnote
 from rlhf_exp.analysis.stats import (
     DIFFERENCES,
@@ -64,7 +64,7 @@ def compare_figures(groups: Groups, named: str | None = None) -> dict[str, Tests
     if max(map(len, groups.values()), default=0) < 2:
         return {}
     runs = [run for group in groups.values() for run in group]
-    rewards = {str({**run.config.get("reward", {}), "random": None}) for run in runs}
+    rewards = name_rewards(runs)
     known = {name: column for name, column in TESTED.items()
              if any(map(column.read, runs)) and (column is not REWARD or len(rewards) == 1)}  # fmt: skip
     if not known:

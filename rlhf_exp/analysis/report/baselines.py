@@ -8,7 +8,7 @@ baseline_sentence(run)     # a line for the terminal
 from statistics import fmean
 from typing import Any
 
-from rlhf_exp.analysis.frame import join, tabulate
+from rlhf_exp.analysis.frame import join, read
 from rlhf_exp.analysis.report.columns import Column, at, fill
 from rlhf_exp.analysis.report.page import NOTES, Block, Heading, footnote
 from rlhf_exp.analysis.stats import DIFFERENCES, crossed_interval
@@ -69,10 +69,8 @@ def _measure_lead(group: list[Run], family: str) -> Figure:
     leads = [at("baselines", family, "trained_minus", "value")(run.evaluation) for run in group]
     if None in leads:
         return None
-    tables = [tabulate(run) for run in group]
-    if any((model, "accuracy") not in table for table in tables for model in ("trained", family)):
-        return fmean(leads)
-    rows = join([(table["trained", "accuracy"] - table[family, "accuracy"]).dropna() for table in tables])
+    sides = [(read(run, "trained", "accuracy"), read(run, family, "accuracy")) for run in group]
+    rows = join([None if own is None or other is None else (own - other).dropna() for own, other in sides])
     return fmean(leads) if rows is None else crossed_interval(rows, DIFFERENCES)
 
 

@@ -42,9 +42,10 @@ def describe_learning(groups: Groups) -> list[Block]:
     figure = next((name for name in FIGURES if any(run.series(f"{HELD_OUT}{name}")[0] for run in runs)), None)
     if figure is None:
         return []
+    means = {name: _find_means(group, figure) for name, group in groups.items()}
     panels = []
     for cost, label in COSTS.items():
-        drawn = [_draw_line(name, group, figure, cost, choose_style(place))
+        drawn = [_draw_line(name, group, figure, cost, means[name], choose_style(place))
                  for place, (name, group) in enumerate(groups.items())]  # fmt: skip
         lines = [line for line in drawn if line is not None]
         if lines:
@@ -64,17 +65,24 @@ def measure_points(run: Run) -> dict[str, dict[int, Interval]]:
     return {name: at_step for name, at_step in points.items() if at_step}
 
 
-def _draw_line(label: str, group: list[Run], figure: str, cost: str, style: dict) -> Line | None:
+def _draw_line(
+    label: str, group: list[Run], figure: str, cost: str, means: dict[int, Interval], style: dict
+) -> Line | None:
     """A line through the means over seeds, at the steps that all runs measured and whose cost they know; None without
     such steps, or where nothing was spent, such as sampled tokens of dpo."""
     places = [place for run in group if len(place := _find_places(run, figure, cost)) > 1 and max(place.values()) > 0]
     if not places:
         return None
     steps = sorted(set.intersection(*map(set, places)))
-    means = [_summarise(group, figure, step) for step in steps]
-    scale = 100 if figure == "accuracy" else 1
+    shown, scale = [means[step] for step in steps], 100 if figure == "accuracy" else 1
     x = [fmean(place[step] for place in places) for step in steps]
-    return Line(x, [scale * mean["value"] for mean in means], label, band=read_bounds(means, scale), style=style)
+    y = [scale * mean["value"] for mean in shown]
+    return Line(x, y, label, band=read_bounds(shown, scale), style=style)
+
+
+def _find_means(group: list[Run], figure: str) -> dict[int, Interval]:
+    """The mean over seeds at each step that a run measured."""
+    return {step: _summarise(group, figure, step) for run in group for step in run.series(f"{HELD_OUT}{figure}")[0]}
 
 
 def _find_places(run: Run, figure: str, cost: str) -> dict[int, float]:

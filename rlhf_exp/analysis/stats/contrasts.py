@@ -11,7 +11,7 @@ those against the start and against a named setting by Holm; those against the b
 procedure. bench/intervals.py measures error and power.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -117,16 +117,24 @@ def compare_settings(
     return decided
 
 
-def contrast(scores: dict[str, np.ndarray], first: str, second: str | None, kind: Kind) -> Contrast:
-    """The difference of two settings, with the spread of all; `second` START or None: the first alone.
+def contrast(
+    scores: dict[str, np.ndarray],
+    first: str,
+    second: str = START,
+    kind: Kind = DIFFERENCES,
+    varied: Collection[str] | None = None,
+) -> Contrast:
+    """The difference of two settings, with the spread of all; `second` START: the first alone.
 
     Args:
         scores: (seeds, rows) of each setting.
+        varied: the settings whose runs are seeds; None for all. The others have no spread.
     """
     chosen = [label for label in (first, second) if label in scores]
-    means = scores[first].mean(0) - (scores[str(second)].mean(0) if len(chosen) == 2 else 0.0)
-    made = estimate(means, weigh_spreads(measure_spreads(scores), *chosen), kind)
-    return Contrast(first, str(second), made, min(len(scores[label]) for label in chosen), len(means), kind)
+    means = scores[first].mean(0) - (scores[second].mean(0) if len(chosen) == 2 else 0.0)
+    spreads = measure_spreads({label: of for label, of in scores.items() if varied is None or label in varied})
+    made = estimate(means, weigh_spreads(spreads, *[label for label in chosen if label in spreads]), kind)
+    return Contrast(first, second, made, min(len(scores[label]) for label in chosen), len(means), kind)
 
 
 def count_left(p_values: Sequence[float], level: float = LEVEL, further: float = 0) -> int:

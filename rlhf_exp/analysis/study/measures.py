@@ -7,6 +7,7 @@ A figure of held-out rows (analysis/frame.py) has an estimate that joins seeds, 
 All others are one number per run, with Student's t over seeds (Welch's of a difference).
 """
 
+import re
 from functools import reduce
 from typing import Any, Literal, NamedTuple
 
@@ -16,10 +17,11 @@ from pydantic import BaseModel, ConfigDict
 
 from rlhf_exp.analysis.frame import FEWEST, read
 from rlhf_exp.analysis.report import columns
-from rlhf_exp.analysis.report.groups import Groups
+from rlhf_exp.analysis.report.groups import Groups, name_rewards
 from rlhf_exp.analysis.stats import DIFFERENCES, LEVELS, SHARES, Kind
-from rlhf_exp.analysis.stats.contrasts import measure_spreads, weigh_spreads
-from rlhf_exp.analysis.stats.crossed import Estimate, Spread, estimate, join
+from rlhf_exp.analysis.stats.contrasts import contrast
+from rlhf_exp.analysis.stats.crossed import Estimate, Spread, join
+from rlhf_exp.graders.arithmetic import evaluate
 from rlhf_exp.runs.load import Run
 
 START = "start"
@@ -36,6 +38,8 @@ BY_REWARD = {"reward", "reward gain", "win rate"}
 """Figures that are comparable only under the same reward."""
 NO_START = {"reward gain", "win rate"}
 """Figures that compare with the start model already."""
+NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
+CALCULATION = re.compile(rf"(?<![0-9.])(?=({NUMBER} ?[-+*/×÷] ?{NUMBER}) ?= ?({NUMBER}))")
 COSTS = {column.name: column for column in (*columns.COST, *columns.PASSES)}
 PAIRS = ("calibration error", "excess loss", "near ties")
 """Of a run's held-out pairs: `excess loss`, how far the loss at the end of training lies above theirs; `near ties`,
@@ -116,8 +120,8 @@ def measure(metric: Metric, groups: Groups, arms: list[str]) -> Measured:
         groups = {arm: [run.at_set(metric.set) for run in group] for arm, group in groups.items()}
     by_reward = bool(BY_REWARD & {metric.metric, metric.per})
     if by_reward:
-        rewards = _name_rewards(groups[chosen[0]])
-        groups = {arm: group for arm, group in groups.items() if _name_rewards(group) & rewards}
+        rewards = name_rewards(groups[chosen[0]])
+        groups = {arm: group for arm, group in groups.items() if name_rewards(group) & rewards}
     read_figure = _read_rows if metric.metric in HELD_OUT and metric.per is None else _read_number
     figures = {}
     for arm, group in groups.items():
@@ -134,17 +138,16 @@ def measure(metric: Metric, groups: Groups, arms: list[str]) -> Measured:
         if len(of_runs) >= FEWEST and all(rows.isin(figure.index).all() for figure in of_runs):
             scores[arm] = np.array([figure[rows] for figure in of_runs])
     compared = [scores[arm] for arm in chosen]
-    means = compared[0].mean(0) - sum(of_arm.mean(0) for of_arm in compared[1:])
     share = metric.metric in SHARED and metric.per is None or str(metric.statistic).startswith("share")
     kind = LEVELS if not share else DIFFERENCES if len(arms) > 1 else SHARES
     if read_figure is _read_rows:
         # Runs without training may have measured one model in the same way: they are no seeds.
-        varied = [arm for arm in scores if groups[arm][0].trains or (scores[arm][0] != scores[arm][1]).any()]
-        spreads = measure_spreads({arm: scores[arm] for arm in varied})
-        made = estimate(means, weigh_spreads(spreads, *[arm for arm in chosen if arm in varied]), kind)
+        varied = {arm for arm in scores if groups[arm][0].trains or (scores[arm][0] != scores[arm][1]).any()}
+        made = contrast(scores, chosen[0], arms[-1] if len(arms) > 1 else START, kind, varied).estimate
     else:
+        mean = compared[0].mean() - sum(of_arm.mean() for of_arm in compared[1:])
         of_seeds = [(Spread(float(of.var(ddof=1)), 0.0, len(of) - 1), 1 / len(of)) for of in compared]
-        made = join(means[0], means[0], 0.0, MANY, of_seeds)
+        made = join(mean, mean, 0.0, MANY, of_seeds)
     if not made.error and metric.metric not in COSTS:
         raise Untested(f"all seeds have the same figure, {made.value:.3g}, which does not show how far it varies")
     return Measured(" - ".join(arms), made, kind, [len(of) for of in compared], len(rows), share)
@@ -190,7 +193,26 @@ def _summarise(values: np.ndarray, metric: Metric) -> Any:
 
 def _read_rows(metric: Metric, run: Run, gain: bool) -> pd.Series | None:
     """The figure of each held-out row, with `gain` its difference to the start model."""
-    return read(run, "gain" if gain else "trained", str(metric.metric))
+    after = _read_figure(metric.metric, run, "trained")
+    if not gain or after is None:
+        return after
+    before = _read_figure(metric.metric, run, "baseline") if run.trains else None
+    return None if before is None else (after - before).dropna()
+
+
+def _read_figure(name: str | None, run: Run, model: str) -> pd.Series | None:
+    """As `read`, and the calculations that completions write out, which take a while to find."""
+    if name not in ("calculations", "true calculations"):
+        return read(run, model, str(name))
+    sampled = run.sampled(model if run.trains else "baseline")
+    counts = [_count_calculations(one.completion, name == "true calculations") for one in sampled]
+    return pd.Series(counts, [one.id for one in sampled], float).groupby(level=0).mean() if sampled else None
+
+
+def _count_calculations(text: str, true: bool) -> int:
+    """How many calculations with two numbers and a result a text writes, or how many of these are true."""
+    found = CALCULATION.findall(text)
+    return sum(evaluate(left) == evaluate(right) for left, right in found) if true else len(found)
 
 
 def _read_number(metric: Metric, run: Run, gain: bool) -> pd.Series | None:
@@ -217,9 +239,5 @@ def _read_number(metric: Metric, run: Run, gain: bool) -> pd.Series | None:
 
 def _divide(metric: Metric, run: Run, model: str) -> float | None:
     """The mean of `metric` over that of `per`; None without both, or where the latter is 0."""
-    above, below = (read(run, model, str(name)) for name in (metric.metric, metric.per))
+    above, below = (_read_figure(name, run, model) for name in (metric.metric, metric.per))
     return None if above is None or below is None or not below.any() else float(above.sum() / below.sum())
-
-
-def _name_rewards(group: list[Run]) -> set[str]:
-    return {str({**run.config.get("reward", {}), "random": None}) for run in group}
