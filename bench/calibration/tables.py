@@ -146,8 +146,8 @@ def table(head: list[str], rows: list[list[Any]]) -> str:
 
 def describe_runs(runs: dict[str, list[Archived]]) -> tuple[str, str]:
     hours = sum(run.cpu_s for kind in KINDS for run in runs[kind]) / 3600
-    rows = [[kind, len(runs[kind]), len({run.name for run in runs[kind]})] for kind in KINDS]
-    return f"{table(['runs', 'how many', 'settings'], rows)}\n\nThey took {hours:.1f} hours of one CPU core.", ""
+    counts = [f"{len(runs[kind])} `{kind}` of {len({run.name for run in runs[kind]})} settings" for kind in KINDS]
+    return f"Runs: {', '.join(counts)}, in {hours:.1f} hours of one CPU core.", ""
 
 
 def list_accusing(run: Archived, calibration: Calibration) -> dict[str, Finding]:
@@ -176,9 +176,9 @@ def list_false_alarms(
     said += [("cross-fitted", *of) for of in zip(healthy, crossed, strict=True)]
     rows = [[f"`{run.name}`", run.seed, ", ".join(sorted(by)), how] for how, run, by in said if by]
     warned = Counter(name for run in healthy for name, status in run.checks.items() if status == "warned")
-    shown = table(["healthy runs", "accused"], [[what, interval(k, n)] for what, k, n in counts])
-    shown += f"\n\nWarnings of the preflight: {', '.join(f'{name} {n}' for name, n in warned.most_common()) or 'none'}."
-    return shown, table(["accused healthy run", "seed", "by", "how"], rows) if rows else ""
+    more = f"Warnings of the preflight: {', '.join(f'{name} {n}' for name, n in warned.most_common()) or 'none'}."
+    more += f"\n\n{table(['accused healthy run', 'seed', 'by', 'how'], rows)}" if rows else ""
+    return table(["healthy runs", "accused"], [[what, interval(k, n)] for what, k, n in counts]), more
 
 
 def standing(calibration: Calibration) -> int:
@@ -214,15 +214,15 @@ def list_failures(verdicts: list[dict[str, Any]]) -> tuple[str, str]:
         onsets = [v["onset"] for v in of_kind if v["onset"] is not None]
         right = sum(v["verdict"] == "rightly" for v in of_test)
         found, checks = [v["accused"] for v in of_kind], most_common((v["checks"] for v in of_test), 2)
-        rows.append([f"`{kind}`", harm, f"{right} of {len(of_test)}", most_common(found, 2)])
+        rows.append([f"`{kind}`", harm, f"{right} of {len(of_test)}: {most_common(found, 1).split()[0]}"])
         details.append([
             f"`{kind}`", measure_harm([v["run"] for v in of_kind]), count(v for v in of_kind if not v["test"]),
             count(of_test), most_common(found, 4), checks, f"{100 * median(onsets):.0f}%" if onsets else "-",
         ])  # fmt: skip
     page = [
         table(["", "named rightly", "named wrongly", "passed as healthy"], sums),
-        "Test runs that the diagnosis names rightly, by kind, and what it found most often in all of them (runs):",
-        table(["failure", "meant to show as", "named rightly", "findings"], rows),
+        "Test runs that the diagnosis names rightly, by kind, and what it finds most often:",
+        table(["failure", "meant to show as", "named rightly"], rows),
     ]
     head = ["failure", "accuracy, points", "development", "test", "findings (runs)", "preflight (test runs)",
             "first step, share of the run"]  # fmt: skip
@@ -254,8 +254,9 @@ def list_others(runs: dict[str, list[Archived]], calibration: Calibration) -> tu
                              count(of_kind), most_common((v["accused"] for v in of_kind), 4)])  # fmt: skip
     page = "Settings and kinds of failure of others (`bench/calibration/others.py`), by the diagnosis alone:"
     head = ["failure", "", "meant to show as", "accuracy, points", "rightly / wrongly / passed", "findings (runs)"]
-    more = [table(["healthy setting", "", "accused", "by"], of_settings), table(head, of_kinds)]
-    return f"{page}\n\n{table(['', 'of'], sums)}", "\n\n".join(more)
+    tested, mended = table(["", "of"], sums[:4]), table(["", "of"], sums[4:])
+    more = [mended, table(["healthy setting", "", "accused", "by"], of_settings), table(head, of_kinds)]
+    return f"{page}\n\n{tested}", "\n\n".join(more)
 
 
 def by_name(verdicts: list[dict[str, Any]]) -> list[str]:
