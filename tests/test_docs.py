@@ -40,11 +40,10 @@ TEXTS = [page.read_text() for page in PAGES]
 QUICKSTART = "docs/getting_started.md"
 for_each_page = pytest.mark.parametrize("page", PAGES, ids=NAMES)
 
-MODELS = ("FOLDER", "MERGED", "GPT2_TOKENIZER_FOLDER", "STORIES260K", "outputs/RUN/model", "outputs/full/model",
+MODELS = ("FOLDER", "GPT2_TOKENIZER_FOLDER", "STORIES260K", "outputs/RUN/model", "outputs/full/model",
           "outputs/own_model", "outputs/own_model_sft/model", "outputs/lora/model")  # fmt: skip
-FOLDERS = ("outputs/reward_model", "outputs/reward_model_tiny", "outputs/my_reward_model", "outputs/rejection/samples",
-           "GSM8K", "outputs/hh_rlhf_real/reward_model/seed-0")  # fmt: skip
-FILES = ("PAIRS.jsonl.gz", "ROWS.jsonl", "outputs/rejection/samples/samples.jsonl")
+FOLDERS = ("outputs/reward_model_tiny", "outputs/hh_rlhf_real/reward_model/seed-0")
+FILES = ("PAIRS.jsonl.gz",)
 CODE = ("FILE.py", "mine.py")
 ELSEWHERE = {"pip", "docker", "export", "hf", "vllm", "lm_eval", "tensorboard", "wandb", "scancel", "srun"}
 """Programs that are not this package's: nothing of them is checked."""
@@ -109,7 +108,6 @@ def reader(tmp_path_factory):
         (folder / name).mkdir(parents=True)
     for name in FILES:
         (folder / name).touch()
-    (folder / "ROWS.jsonl").write_text('{"question": "1 + 1?", "answer": "2"}\n')
     for name in CODE:
         (folder / name).write_text("def load(cfg, tokenizer): ...\ndef short(completions, **kwargs): ...\n")
     run = folder / "outputs" / "RUN"
@@ -220,7 +218,7 @@ def test_a_command_composes(words, output, here):
 
 def test_the_pages_have_commands_of_every_kind():
     words = [param.values[0] for param in ALL]
-    assert len(words) > 150
+    assert len(words) > 100
     assert {command[0].rpartition("/")[2] for command in words} >= {"make", "rlhf-exp", "python", "pip", "docker"}
     assert {"-m", "describe", "report", "runs", "samples"} <= set(chain(*words))
 
@@ -244,7 +242,7 @@ def test_every_figure_of_the_readme_stands_in_the_pages_that_measure_it():
     text = TEXTS[0]
     measured = "".join(TEXTS[1:])
     figures = re.findall(r"[+-]?[\d.]+%? \[[^]]+\]|\([\d.]+ to [\d.]+, n=\d+\)", re.sub(r"\s+", " ", text))
-    assert len(figures) > 10
+    assert len(figures) > 8
     assert [figure for figure in figures if figure not in re.sub(r"\s+", " ", measured)] == []
 
 

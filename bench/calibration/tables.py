@@ -2,6 +2,8 @@
 
     python bench/calibration/tables.py  # rlhf_exp/assets/calibration.json.gz, the tables of docs/appendix/diagnosis.md
 
+The page has what a reader needs to judge the rules; the terminal has every table.
+
 A false alarm is counted by cross-fitting: each healthy run is judged by thresholds from the runs of the other settings.
 A failure is judged by the thresholds from all healthy runs. Intervals are exact (Clopper-Pearson, 95%).
 """
@@ -36,15 +38,16 @@ def main() -> None:
     calibration, verdicts, fresh = calibrate(runs)
     save_calibration(calibration)
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    text = "\n\n".join(list_parts(runs, calibration, verdicts, fresh))
+    parts = list_parts(runs, calibration, verdicts, fresh)
+    text = "\n\n".join(page for page, _ in parts if page)
     PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
-    print(text)
+    print("\n\n".join(text for part in parts for text in part if text))
 
 
 def list_parts(
     runs: dict[str, list[Archived]], calibration: Calibration, verdicts: list[dict[str, Any]], fresh: list[set[str]]
-) -> list[str]:
-    """The tables of the page, each with its sentence."""
+) -> list[tuple[str, str]]:
+    """What the page says of each subject, and what only the terminal does."""
     crossed = cross_fit(calibration)
     return [
         describe_runs(runs),
@@ -141,10 +144,10 @@ def table(head: list[str], rows: list[list[Any]]) -> str:
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in [head, ["---"] * len(head), *rows])
 
 
-def describe_runs(runs: dict[str, list[Archived]]) -> str:
+def describe_runs(runs: dict[str, list[Archived]]) -> tuple[str, str]:
     hours = sum(run.cpu_s for kind in KINDS for run in runs[kind]) / 3600
-    rows = [[kind, len(runs[kind]), len({run.name for run in runs[kind]})] for kind in KINDS]
-    return f"{table(['runs', 'how many', 'settings'], rows)}\n\nThey took {hours:.1f} hours of one CPU core."
+    counts = [f"{len(runs[kind])} `{kind}` of {len({run.name for run in runs[kind]})} settings" for kind in KINDS]
+    return f"Runs: {', '.join(counts)}, in {hours:.1f} hours of one CPU core.", ""
 
 
 def list_accusing(run: Archived, calibration: Calibration) -> dict[str, Finding]:
@@ -155,7 +158,7 @@ def list_accusing(run: Archived, calibration: Calibration) -> dict[str, Finding]
 
 def list_false_alarms(
     runs: dict[str, list[Archived]], calibration: Calibration, fresh: list[set[str]], crossed: list[set[str]]
-) -> str:
+) -> tuple[str, str]:
     healthy = [run for run in runs["healthy"] if run.status == "finished"]
     n = calibration.runs
     checks = [list(run.checks.values()) for run in healthy if run.checks]
@@ -173,9 +176,9 @@ def list_false_alarms(
     said += [("cross-fitted", *of) for of in zip(healthy, crossed, strict=True)]
     rows = [[f"`{run.name}`", run.seed, ", ".join(sorted(by)), how] for how, run, by in said if by]
     warned = Counter(name for run in healthy for name, status in run.checks.items() if status == "warned")
-    shown = table(["healthy runs", "accused"], [[what, interval(k, n)] for what, k, n in counts])
-    shown += f"\n\nWarnings of the preflight: {', '.join(f'{name} {n}' for name, n in warned.most_common()) or 'none'}."
-    return shown + (f"\n\n{table(['accused healthy run', 'seed', 'by', 'how'], rows)}" if rows else "")
+    more = f"Warnings of the preflight: {', '.join(f'{name} {n}' for name, n in warned.most_common()) or 'none'}."
+    more += f"\n\n{table(['accused healthy run', 'seed', 'by', 'how'], rows)}" if rows else ""
+    return table(["healthy runs", "accused"], [[what, interval(k, n)] for what, k, n in counts]), more
 
 
 def standing(calibration: Calibration) -> int:
@@ -193,7 +196,7 @@ def standing(calibration: Calibration) -> int:
 VERDICTS = ("rightly", "wrongly", "healthy")
 
 
-def list_failures(verdicts: list[dict[str, Any]]) -> str:
+def list_failures(verdicts: list[dict[str, Any]]) -> tuple[str, str]:
     test = [verdict for verdict in verdicts if verdict["test"]]
     parts = {
         "development seeds, diagnosis": [v["verdict"] for v in verdicts if not v["test"]],
@@ -204,28 +207,30 @@ def list_failures(verdicts: list[dict[str, Any]]) -> str:
     for title, key in (("diagnosis", "verdict"), ("preflight or diagnosis", "together")):
         named = [weigh_kind([v[key] for v in test if v["run"].name == kind]) for kind in MEANT]
         sums.append([f"**kinds**, test seeds, {title}: most of their runs", interval(sum(named), len(named)), "", ""])
-    rows = []
+    rows, details = [], []
     for kind, (harm, _) in MEANT.items():
         of_kind = [v for v in verdicts if v["run"].name == kind]
+        of_test = [v for v in of_kind if v["test"]]
         onsets = [v["onset"] for v in of_kind if v["onset"] is not None]
-        rows.append([
-            f"`{kind}`", harm, measure_harm([v["run"] for v in of_kind]), count(v for v in of_kind if not v["test"]),
-            count(v for v in of_kind if v["test"]), most_common((v["accused"] for v in of_kind), 4),
-            most_common((v["checks"] for v in of_kind if v["test"]), 2),
-            f"{100 * median(onsets):.0f}%" if onsets else "-",
+        right = sum(v["verdict"] == "rightly" for v in of_test)
+        found, checks = [v["accused"] for v in of_kind], most_common((v["checks"] for v in of_test), 2)
+        rows.append([f"`{kind}`", harm, f"{right} of {len(of_test)}: {most_common(found, 1).split()[0]}"])
+        details.append([
+            f"`{kind}`", measure_harm([v["run"] for v in of_kind]), count(v for v in of_kind if not v["test"]),
+            count(of_test), most_common(found, 4), checks, f"{100 * median(onsets):.0f}%" if onsets else "-",
         ])  # fmt: skip
-    head = ["failure", "meant to show as", "accuracy, points", "development", "test", "findings (runs)",
-            "preflight (test runs)", "first step, share of the run"]  # fmt: skip
-    return "\n\n".join([
+    page = [
         table(["", "named rightly", "named wrongly", "passed as healthy"], sums),
-        "Rightly / wrongly / passed as healthy by the diagnosis, by kind; what it found; and what the preflight said of"
-        " the same settings (it would have refused those with a failed check, and a diagnosis would not have been"
-        " needed):",
-        table(head, rows),
-    ])  # fmt: skip
+        "Test runs that the diagnosis names rightly, by kind, and what it finds most often:",
+        table(["failure", "meant to show as", "named rightly"], rows),
+    ]
+    head = ["failure", "accuracy, points", "development", "test", "findings (runs)", "preflight (test runs)",
+            "first step, share of the run"]  # fmt: skip
+    said = "Rightly / wrongly / passed as healthy by the diagnosis, and what the preflight said of the same settings:"
+    return "\n\n".join(page), f"{said}\n\n{table(head, details)}"
 
 
-def list_others(runs: dict[str, list[Archived]], calibration: Calibration) -> str:
+def list_others(runs: dict[str, list[Archived]], calibration: Calibration) -> tuple[str, str]:
     """How the diagnosis does on settings and kinds that no rule was made on, and on those that rules were mended on."""
     sums, of_settings, of_kinds = [], [], []
     for title, part in (("**test, looked at once**", ""), ("rules were mended on these", "_developed")):
@@ -247,13 +252,11 @@ def list_others(runs: dict[str, list[Archived]], calibration: Calibration) -> st
             of_kind = [v for v in sick if v["run"].name == name]
             of_kinds.append([f"`{name}`", title, MEANT_OTHERS[name][0], measure_harm([v["run"] for v in of_kind]),
                              count(of_kind), most_common((v["accused"] for v in of_kind), 4)])  # fmt: skip
-    return "\n\n".join([
-        "Settings and kinds of failure of others (`bench/calibration/others.py`), by the diagnosis alone:",
-        table(["", "of"], sums),
-        table(["healthy setting", "", "accused", "by"], of_settings),
-        table(["failure", "", "meant to show as", "accuracy, points", "rightly / wrongly / passed", "findings (runs)"],
-              of_kinds),
-    ])  # fmt: skip
+    page = "Settings and kinds of failure of others (`bench/calibration/others.py`), by the diagnosis alone:"
+    head = ["failure", "", "meant to show as", "accuracy, points", "rightly / wrongly / passed", "findings (runs)"]
+    tested, mended = table(["", "of"], sums[:4]), table(["", "of"], sums[4:])
+    more = [mended, table(["healthy setting", "", "accused", "by"], of_settings), table(head, of_kinds)]
+    return f"{page}\n\n{tested}", "\n\n".join(more)
 
 
 def by_name(verdicts: list[dict[str, Any]]) -> list[str]:
@@ -285,12 +288,12 @@ def measure_harm(runs: list[Archived]) -> str:
     return f"{sum(changes) / len(changes):+.0f} ({min(changes):+.0f} to {max(changes):+.0f})"
 
 
-def describe_onsets(verdicts: list[dict[str, Any]]) -> str:
+def describe_onsets(verdicts: list[dict[str, Any]]) -> tuple[str, str]:
     said, (near, n), rows, head = list_onsets(verdicts)
-    return f"**Onset**, of the test runs: {said}: {interval(near, n)}.\n\n{table(head, rows)}"
+    return f"**Onset**, of the test runs: {said}: {interval(near, n)}.", table(head, rows)
 
 
-def list_remedies() -> str:
+def list_remedies() -> tuple[str, str]:
     """What remedies.py found."""
     tried = json.loads((HERE / "remedies.json").read_text(encoding="utf-8"))
     rows = []
@@ -317,7 +320,7 @@ def list_remedies() -> str:
     said.append(f"Left out: {left} kinds: faults of code or rows, which no override undoes, and top_p.")
     head = ["failure", "finding", "one alone", "accuracy without and with it, %", "healthy and better",
             "all together", "accuracy, %", "healthy and better"]  # fmt: skip
-    return f"**Remedies**, two new seeds. {' '.join(said)}\n\n{table(head, rows)}"
+    return f"**Remedies**, two new seeds. {' '.join(said)}", table(head, rows)
 
 
 def count_mended(ways: list[dict[str, Any]]) -> int:
@@ -329,7 +332,9 @@ def percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.0f}"
 
 
-def list_public(runs: dict[str, list[Archived]], crossed: list[set[str]], verdicts: list[dict[str, Any]]) -> str:
+def list_public(
+    runs: dict[str, list[Archived]], crossed: list[set[str]], verdicts: list[dict[str, Any]]
+) -> tuple[str, str]:
     caught = sum(v["verdict"] != "healthy" for v in verdicts)
     of_healthy = interval(sum(map(bool, crossed)), len(crossed))
     rows = [["these rules, all together", of_healthy, interval(caught, len(verdicts))]]
@@ -345,18 +350,20 @@ def list_public(runs: dict[str, list[Archived]], crossed: list[set[str]], verdic
             healthy, fresh, sick = (interval(of[kind][key], of[kind]["runs"]) for kind in KINDS)
             name = f"provenir 0.8.0, FlightRecorder, runs with rewards: {title}"
             rows += [[name, healthy, sick], [f"{name}, fresh healthy runs", fresh, "-"]]
-    return table(["rule", "healthy runs accused", "failures accused (by any name)"], rows)
+    return "", table(["rule", "healthy runs accused", "failures accused (by any name)"], rows)
 
 
-def list_thresholds(calibration: Calibration) -> str:
-    rows = []
+def list_thresholds(calibration: Calibration) -> tuple[str, str]:
+    rows, said = [], []
     for rule, values in calibration.scores.items():
         known = [value for value in values if value is not None]
         limit = calibration.thresholds.get(rule)
         right, raised = calibration.right.get(rule, [0, 0])
         shown = ["-", "-"] if limit is None else [f"{max(known):.2f}", f"{limit:.2f}"]
         rows.append([f"`{rule}`", len(known), *shown, f"{right} of {raised}"])
-    return table(["rule", "healthy runs", "largest score", "threshold", "right, on failures"], rows)
+        said += [f"{rule} {right} of {raised}"] if raised else []
+    page = f"How often the name is that of the cause, of the failures that a rule accuses: {', '.join(said)}."
+    return page, table(["rule", "healthy runs", "largest score", "threshold", "right, on failures"], rows)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""The commands of README.md, docs/ and examples/ that can run without a GPU and the hub, run with few rows.
+"""The commands of README.md and docs/ that can run without a GPU and the hub, run with few rows.
 
 The first of each page takes two steps, the others are dry runs, which read the rows and the tokenizer, load the user's
-functions and stop before the weights. tests/test_docs.py composes every command; examples/ are run by
-tests/test_examples.py.
+functions and stop before the weights. tests/test_docs.py composes every command.
 """
 
 import gzip
@@ -26,14 +25,17 @@ CANNOT = re.compile(rf"{pages.ABSENT.pattern}|couldn't connect|without a network
 """How a command is refused that needs what is not here."""
 
 
+ELSEWHERE = re.compile(r"examples/|docs/own_task\.md")
+"""Pages whose commands tests/test_examples.py and tests/test_own_task.py run."""
 LARGE = re.compile(r"dry_run|experiment=(?!\w*_tiny)|model=qwen|Qwen|ORG|wandb|hub\.")
 """Of what here only a dry run can be had, or a refusal."""
 
 
 def list_runs():
     """(words, whether it takes steps) of each command that trains or measures, once."""
-    found, begun = {}, {name for name in pages.NAMES if name.startswith("examples")}
-    for page, name in zip(pages.PAGES, pages.NAMES, strict=True):
+    found, begun = {}, set()
+    listed = [pair for pair in zip(pages.PAGES, pages.NAMES, strict=True) if not ELSEWHERE.match(pair[1])]
+    for page, name in listed:
         for words, output in pages.list_commands(page):
             program, rest = words[0].rpartition("/")[2], words[1:]
             rest = rest[2:] if program == "python" and rest[:2] == ["-m", "rlhf_exp"] else rest
@@ -52,7 +54,7 @@ def list_runs():
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory, command_line):
-    """A folder with what the pages name in capitals, or have made before: a reward model, samples, pairs."""
+    """A folder with what the pages name in capitals, or have made before: a reward model, pairs."""
     folder = tmp_path_factory.mktemp("reader")
     for name in ("examples", "bench", "sweeps"):
         (folder / name).symlink_to(pages.ROOT / name)
@@ -61,25 +63,17 @@ def reader(tmp_path_factory, command_line):
     for name in ("FOLDER", "STORIES260K"):  # a model that reads all bytes
         shutil.rmtree(folder / name)
         create_untrained(compose_config(["model=tiny_gpt2"]).model.init, 0, folder / name)
-    (folder / "GSM8K").mkdir()
-    questions = [{"question": f"What is {i}?", "answer": i} for i in range(200)]
-    (folder / "ROWS.jsonl").write_text("".join(json.dumps(row) + "\n" for row in questions))
     for name, numbers in {"PAIRS": range(400), "FOLDER/helpful-base-train": range(400),
                           "FOLDER/helpful-base-test": range(400, 500)}.items():  # fmt: skip
         asked = [f"\n\nHuman: What is {i}?\n\nAssistant:" for i in numbers]
         with gzip.open(folder / f"{name}.jsonl.gz", "wt") as out:
             out.writelines(json.dumps({"chosen": f"{q} A number.", "rejected": f"{q} No."}) + "\n" for q in asked)
-    made = {
-        "outputs/reward_model": ["algo=reward_model", "task=hh_rlhf", "task.source=file", "task.path=PAIRS.jsonl.gz",
-                                 "model.path=FOLDER", "algo.args.max_steps=1", *FEW],
-        "outputs/rejection": ["algo=sft", "task=countdown", "task.samples=self", "task.sampling.rows=64",
-                              "algo.args.max_steps=1", *FEW],
-    }  # fmt: skip
-    for name, words in made.items():
-        done = command_line(*words, f"output_dir={name}", cwd=folder)
-        assert done.returncode == 0, done.stderr
-    for name in ("reward_model_tiny", "my_reward_model", "hh_rlhf_real/reward_model/seed-0"):
-        shutil.copytree(folder / "outputs" / "reward_model", folder / "outputs" / name)
+    pairs = ["task=hh_rlhf", "task.source=file", "task.path=PAIRS.jsonl.gz", "model.path=FOLDER"]
+    made, *copies = (folder / name for name in pages.FOLDERS)
+    done = command_line("algo=reward_model", *pairs, "algo.args.max_steps=1", *FEW, f"output_dir={made}", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    for copy in copies:
+        shutil.copytree(made, copy)
     return folder
 
 
@@ -102,7 +96,7 @@ def shorten(words):
         job += ["task.train_rows=128", "task.subsets=[helpful-base]"]
     elif "task=brevity" not in said and ("experiment=" not in said or "countdown" in said):
         pairs = ALGORITHMS[algo].learns_from == PAIRS and not any(key in said for key in ("task.samples", "chosen_col"))
-        samples = pairs or "task.samples=self" in said or "rejection" in said
+        samples = pairs or "rejection" in said
         job += ["task.baselines=false", *["task.sampling.rows=64"] * samples]
     return [*(["-cd", args.config_dir] if args.config_dir else []), *job]
 

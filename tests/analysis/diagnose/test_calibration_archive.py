@@ -14,5 +14,5 @@ def test_shipped_calibration_is_that_of_the_archived_runs(monkeypatch):
     assert calibration.scores == load_calibration().scores
     assert calibration == load_calibration() and len(calibration.settings) == calibration.runs > 0
     page = PAGE.read_text(encoding="utf-8")
-    for part in list_parts(runs, calibration, verdicts, fresh):
+    for part, _ in list_parts(runs, calibration, verdicts, fresh):
         assert part in page
