@@ -11,17 +11,18 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, NamedTuple, get_args
 
 import yaml
+from pydantic import TypeAdapter
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.building import schemas
-from rlhf_exp.config.keys import list_keys
+from rlhf_exp.config.keys import list_keys, list_names
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
-from rlhf_exp.config.values import describe, list_names, show
+from rlhf_exp.config.values import STRICT, get_hints, list_groups
+from rlhf_exp.errors import show
 
 CONF = ROOT / "conf"
 
@@ -46,6 +47,10 @@ In the tables *chosen* is a default that depends on algorithm, task, model size,
 (`rlhf_exp/config/defaults.py`); `dry_run=true verbose=true` shows each with its reason. `null` is no value.
 """
 
+MANY = 12  # the most valid names in a cell
+WORDS = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text",
+         "null": "null", "object": "a mapping"}  # fmt: skip
+BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 ESCAPED = "\\|"  # within a table
 OPEN = "<!-- Written by python docs/write_configuration.py: change the comments in conf/, not this file. -->\n"
 
@@ -122,20 +127,20 @@ def write() -> str:
         parts += [
             f"| `{name}` | {_escape(read_about(CONF / group / f'{name}.yaml'))} |" for name in list_options(group)
         ]
-        parts += ["", *(_write_group(group) if group in get_type_hints(Config) else [])]
+        parts += ["", *(_write_group(group) if group in get_hints(Config) else [])]
     return "\n".join([*parts, _write_trl()])
 
 
 def _write_group(group: str) -> Iterator[str]:
     """One table of the keys, or one for each option where options have keys of their own."""
-    options = schemas(get_type_hints(Config)[group])
+    options = list_groups(get_hints(Config)[group])
     whole = {key: row for key, row in read_rows(CONF / "config.yaml").items() if key.startswith(f"{group}.")}
     files = {name: read_rows(CONF / group / f"{name}.yaml", f"{group}.") for name in list_options(group)}
-    arguments = {f"algo.args.{name}": describe(item.annotation, item.bounds) for algo in ALGORITHMS
+    arguments = {f"algo.args.{name}": describe(item.annotation) for algo in ALGORITHMS
                  for name, item in load_arguments(algo).items()}  # fmt: skip
     for schema in options:
         allowed = _list_allowed(schema, f"{group}.")
-        names = [name for name in get_args(get_type_hints(schema)["name"]) if name in files] if options[1:] else [None]
+        names = [name for name in get_args(get_hints(schema)["name"]) if name in files] if options[1:] else [None]
         for name in names:
             first = [files[name]] if name else [next(iter(files.values())), whole]
             values: dict[str, Any] = {}
@@ -157,13 +162,33 @@ def _write_group(group: str) -> Iterator[str]:
         yield _write_table(read_rows(CONF / "online.yaml", "algo.args.").values(), arguments)
 
 
+def describe(hint: Any) -> str:
+    """What a type allows, in words: `a whole number >= 1 or null`."""
+    return _describe(TypeAdapter(hint, config=STRICT).json_schema())
+
+
+def _describe(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(map(_describe, schema["anyOf"]))
+    if names := schema.get("enum", [schema["const"]] if "const" in schema else []):
+        more = f", ... ({len(names)} names)" if len(names) > MANY else ""
+        return f"{'one of ' if names[1:] else ''}{', '.join(map(show, names[:MANY]))}{more}"
+    if "items" in schema:
+        number = f" of {schema['minItems']}" if "minItems" in schema else ""
+        return f"a list{number}, each {_describe(schema['items'])}"
+    if isinstance(entry := schema.get("additionalProperties"), dict):
+        return f"a mapping, each value {_describe(entry)}"
+    limits = [f"{sign} {show(schema[name])}" for name, sign in BOUNDS.items() if name in schema]
+    return f"{WORDS.get(schema.get('type', ''), 'a value')} {', '.join(limits)}".rstrip()
+
+
 def _list_allowed(schema: type, path: str) -> dict[str, str]:
     """What each key may be, in words; a mapping of names, and the task in
     another task, are one key."""
     keys = list(list_keys(schema, path))
-    whole = tuple(f"{key.name}." for key in keys if list_names(key.hint) or schemas(key.hint)[1:])
-    found = {key.name: "the keys of that task" for key in keys if schemas(key.hint)[1:]}
-    found |= {key.name: describe(key.hint, key.bounds) for key in keys if not schemas(key.hint)}
+    whole = tuple(f"{key.name}." for key in keys if list_names(key.hint) or list_groups(key.hint)[1:])
+    found = {key.name: "the keys of that task" for key in keys if list_groups(key.hint)[1:]}
+    found |= {key.name: describe(key.hint) for key in keys if not list_groups(key.hint)}
     return {name: text for name, text in found.items() if not name.startswith(whole)}
 
 
@@ -181,7 +206,7 @@ def _write_trl() -> str:
         own = read_rows(CONF / "algo" / f"{algo}.yaml")
         for name, item in load_arguments(algo).items():
             losses = ALGORITHMS[algo].losses
-            allowed = f"one of {', '.join(losses)}" if name == "loss_type" else describe(item.annotation, item.bounds)
+            allowed = f"one of {', '.join(losses)}" if name == "loss_type" else describe(item.annotation)
             if name not in own and (name != "loss_type" or losses):  # PPOConfig has the keys of algo=ppo
                 rows.setdefault((name, allowed, show(item.default)), []).append(algo)
     lines = [TRL, "| `algo.args.` | of `algo=` | default of TRL | allowed |", "|---|---|---|---|"]

@@ -19,7 +19,6 @@ from omegaconf.errors import OmegaConfBaseException
 from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
 from rlhf_exp.config import ROOT, device
-from rlhf_exp.config.building import build
 from rlhf_exp.config.checks import check_types
 from rlhf_exp.config.defaults import DEFAULTS, choose_rate, read_settings
 from rlhf_exp.config.device import count_passes, count_rows
@@ -29,6 +28,7 @@ from rlhf_exp.config.rules.algorithm import find_other_losses
 from rlhf_exp.config.rules.experiment import is_folder_name
 from rlhf_exp.config.rules.files import find_missing_files
 from rlhf_exp.config.schema import TASKS, Config
+from rlhf_exp.config.values import build
 from rlhf_exp.errors import ConfigError, Problem, show
 
 Check = Callable[[Config], Iterable[str]]

@@ -20,7 +20,9 @@ Repeated prompts, and prompts that leave no room for max_tokens in the model's c
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Union
+from typing import Annotated, Any, Literal, Union
+
+from pydantic import Field
 
 from rlhf_exp.tasks.schema import TaskKeys, find_keys, list_tasks
 from rlhf_exp.tasks.sources import Item, OddKind, Source, read_lines
@@ -36,7 +38,7 @@ class Keys(TaskKeys):
 
     name: Literal["brevity"]
     source: Literal["task", "file"]  # type: ignore[assignment]  # it alone has "task"
-    of: Union[OTHERS]  # type: ignore[valid-type]  # noqa: UP007
+    of: Annotated[Union[OTHERS], Field(discriminator="name")]  # type: ignore[valid-type]  # noqa: UP007
 
     file = "a JSONL file with prompt"
     shuffles_fitting = True

@@ -12,22 +12,22 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.values import COMPLETIONS, ROWS, SEED, Within
+from rlhf_exp.config.values import Completions, Group, Rows, Seed
 from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
 
 
 @dataclass(frozen=True)
-class TaskKeys:
+class TaskKeys(Group):
     """Keys that every task has. Attributes without a type are not keys; they are properties of the task."""
 
     name: str
     source: Literal["generated", "file", "hub"]
     path: str | None
-    train_rows: Annotated[int | None, Within(ROWS)]
-    data_seed: Annotated[int, Within(SEED)]
+    train_rows: Rows | None
+    data_seed: Seed
     prompt: Literal["auto", "plain", "chat"]
     system_prompt: str | None
 
@@ -100,12 +100,12 @@ class TaskKeys:
 
 
 @dataclass(frozen=True)
-class SampledRows:
+class SampledRows(Group):
     """How much is sampled from the start model to learn from: prompts, completions of each, how many are used."""
 
-    rows: Annotated[int, Within(ROWS)]
-    completions: Annotated[int, Within(COMPLETIONS)]
-    per_prompt: Annotated[int, Within(COMPLETIONS)]
+    rows: Rows
+    completions: Completions
+    per_prompt: Completions
 
 
 @dataclass(frozen=True)

@@ -117,8 +117,8 @@ algo.loss_constant=0 loss_type=dr_grpo  ->  algo.loss_constant range
 'algo.curriculum.budgets=[0,64]' 'algo.curriculum.from_steps=[0,20]'  ->  algo.curriculum.budgets range
 algo=ppo algo.init_kl_coef=0 algo.target_kl=1  ->  algo.init_kl_coef conflict
 algo=ppo reward=none  ->  algo conflict
-algo=ppo +args.beta=0.1  ->  args.beta conflict
-algo=ppo loss_type=grpo  ->  args.loss_type conflict
+algo=ppo +args.beta=0.1  ->  args.beta unknown
+algo=ppo loss_type=grpo  ->  args.loss_type unknown
 args.loss_type=dr_grpo  ->  args.loss_type conflict
 loss_type=dr_grpo args.loss_type=grpo  ->  args.loss_type conflict
 experiment=compare_dr_grpo args.loss_type=dapo  ->  args.loss_type conflict

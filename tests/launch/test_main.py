@@ -58,7 +58,7 @@ def runs(monkeypatch):
     [
         ("leraning_rate=1", "leraning_rate=1: no such key; did you mean algo.args.learning_rate?"),
         ("algo.args.top_p=0.9", "algo.args.top_p=0.9: not there yet; add it with a plus: +algo.args.top_p=0.9"),
-        ("algo=ppo algo.args.beta=0.1 algo.args.top_k=5", "algo.args.beta=0.1: not read with algo=ppo"),
+        ("algo=ppo algo.args.beta=0.1 algo.args.top_k=5", "algo.args.beta=0.1: a key of algo=grpo and "),
         ("reward.weights.brief=1", "reward.weights.brief: no such reward; must be one of brevity, "),
         ("--package algo", "--package: only with --cfg"), ("--resolve", "--resolve: only with --cfg"),
         ("--cfg job --package algo.arg", "--package algo.arg: no such key; did you mean algo.args?"),
@@ -240,7 +240,7 @@ def test_a_sweep_with_a_bad_job_runs_none_and_names_every_problem(command, runs,
     assert command("-m", "max_tokens=8,0", "seed=0,-1", "eval.rows=-3", *dry, "output_dir=there")[0] == 2
     status, lines = command("-m", "max_tokens=8,0", "seed=0,-1", *dry, "output_dir=there")
     assert (status, runs, os.listdir()) == (2, [], [])
-    wrong_seed, wrong_tokens = "seed=-1: must be a whole number >= 0, <= 4294967295", "max_tokens=0: must be a whole"
+    wrong_seed, wrong_tokens = "seed=-1: must be greater than or equal to 0", "max_tokens=0: must be greater"
     assert lines[0] == f"rlhf_exp: job 2 of 4 (max_tokens=8 seed=-1 {given}): {wrong_seed}"
     assert lines[1].startswith(f"rlhf_exp: job 3 of 4 (max_tokens=0 seed=0 {given}): {wrong_tokens}")
     assert len(lines) == 5 and lines[-1] == "rlhf_exp: none of 4 jobs was started"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import numpy as np
+from pydantic import Field
 from scipy.special import stdtr
 
 from rlhf_exp.analysis.report.groups import Groups
@@ -25,7 +26,6 @@ from rlhf_exp.analysis.stats import LEVEL, holm
 from rlhf_exp.analysis.stats.planning import detectable_difference
 from rlhf_exp.analysis.study.measures import START, Measured, Untested, explain, has_start, measure
 from rlhf_exp.analysis.study.stages import check_keys
-from rlhf_exp.config.values import Within, list_bounds
 from rlhf_exp.errors import ConfigError, Problem
 from rlhf_exp.runs.figures import Figure, number, percent, points
 from rlhf_exp.runs.files import read_file
@@ -52,7 +52,7 @@ class Claim(NamedTuple):
     metric: str | None = None
     contrast: list[str] = []
     expect: Literal["higher", "lower", "order", "equal", "differ", "value"] | None = None
-    margin: Annotated[float, Within(">= 0")] = 0.0
+    margin: Annotated[float, Field(ge=0)] = 0.0
     value: float | None = None
     not_tested: str | None = None
 
@@ -98,8 +98,8 @@ def _check(name: str, entry: Any) -> Sequence[str]:
     """The mistakes in keys and types, or else in what fits together."""
     if not isinstance(entry, dict) or "says" not in entry:
         return [Problem(name, "missing", hint="needs `says`, and either `metric` or `not_tested`")]
-    types = {key: hint for key, hint in get_type_hints(Claim).items() if key != "id"}
-    problems = [*check_keys(f"{name}.", entry, types, list_bounds(Claim))]
+    types = {key: hint for key, hint in get_type_hints(Claim, include_extras=True).items() if key != "id"}
+    problems = [*check_keys(f"{name}.", entry, types)]
     return problems or _check_test(Claim(name, **entry))
 
 

@@ -290,7 +290,7 @@ a-2:
         ("expect: higher", "expect: highr", "a-1.expect", "did you mean higher?"),
         ("expect: higher", "", "a-1.expect", "metric"),
         ("expect: higher", "expect: value", "a-1.value", "value"),
-        ("expect: higher", "expect: higher\n  margin: -1", "a-1.margin", ">= 0"),
+        ("expect: higher", "expect: higher\n  margin: -1", "a-1.margin", "greater than or equal to 0"),
         ("[a, start]", "[a]", "a-1.contrast", "at least 2"),
         ("[a, start]", "[start, a]", "a-1.contrast", "last"),
         ("metric: accuracy", "metric: win_rate", "a-1.contrast", "start"),
