@@ -14,7 +14,7 @@ import yaml
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.trl_arguments import load_arguments
+from rlhf_exp.config.trl_arguments import read_recorded
 from rlhf_exp.config.values import get_hints, list_groups, nearest
 
 # Other words for the last part of a key; of several keys with one word the first that the algorithm has.
@@ -76,7 +76,7 @@ def known_keys(algo: str = "grpo") -> list[str]:
     """Every dotted key that the command line can override with this `algo=`, and the groups without their own keys."""
     of_algo = _list_option("algo", algo)
     keys = [key.name for key in list_keys() if not key.name.startswith("algo.") or key.name in of_algo]
-    args = [f"algo.args.{name}" for name in load_arguments(algo)]
+    args = [f"algo.args.{name}" for name in read_recorded()[algo]]
     options = [key for group, option in _list_options() if group != "algo" for key in _list_option(group, option)]
     return list(dict.fromkeys([*args, *keys, "loss_type", "experiment", *options]))
 
@@ -105,7 +105,7 @@ def explain_key(key: str, algo: str = "grpo") -> str:
 def _list_owners(key: str) -> list[str]:
     """`group=option` for each option that has the key; the task inside another task is chosen as task@task.of."""
     if key.startswith("algo.args."):
-        return [f"algo={algo}" for algo in ALGORITHMS if key.removeprefix("algo.args.") in load_arguments(algo)]
+        return [f"algo={algo}" for algo in ALGORITHMS if key.removeprefix("algo.args.") in read_recorded()[algo]]
     choice = "task.of" if key.startswith("task.of.") else key.partition(".")[0]
     group, rest = choice.partition(".")[0], key.removeprefix(choice)
     options = [option for name, option in _list_options() if name == group]

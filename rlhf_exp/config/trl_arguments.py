@@ -63,10 +63,15 @@ class Argument:
 
 
 @cache
+def read_recorded() -> dict[str, dict[str, Any]]:
+    """What is recorded of each argument, by algorithm and name."""
+    return json.loads(FILE.read_text(encoding="utf-8"))
+
+
+@cache
 def load_arguments(algo: str) -> dict[str, Argument]:
     """The arguments of the algorithm's config class. A class that no YAML value is of is NoneType here."""
-    recorded = json.loads(FILE.read_text(encoding="utf-8"))[algo]
-    hints = {}
+    recorded, hints = read_recorded()[algo], {}
     for bounds in (OTHERS, *(bounds for bounds, _ in _BY_RANGE)):
         names = {name: item["type"] for name, item in recorded.items() if RANGES.get(name, OTHERS) is bounds}
         types = {"int": Annotated[int, bounds], "float": Annotated[float, bounds], "Other": NoneType}

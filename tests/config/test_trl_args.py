@@ -42,9 +42,7 @@ def test_what_trl_itself_refuses_is_one_line():
         (["+algo.args.optim=lomo"], "algo.args.optim=lomo: You need to install `lomo_optim`"),
         (["+algo.args.lr_scheduler_kwargs={lr_min: 1}"], "algo.args.lr_scheduler_kwargs={lr_min: 1}: get_linear_"),
         (["algo.args.lr_scheduler_type=warmup_stable_decay"], "algo.args.lr_scheduler_type=warmup_stable_decay: get"),
-        (["+algo.args.cache_implementation=nope"], "algo.args.cache_implementation=nope: Invalid `cache_"),
         (["+algo.args.accelerator_config=nope.json"], "algo.args: [Errno 2] No such file or directory: 'nope.json'"),
-        (["+algo.args.torch_compile_backend=nope"], "algo.args.torch_compile_backend=nope: must be one of "),
     ],
 )  # fmt: skip
 def test_what_transformers_refuses_only_when_training_begins_is_refused_before(typed, line):

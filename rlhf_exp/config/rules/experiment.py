@@ -22,10 +22,6 @@ INIT = {"architecture": ("gpt2", "qwen2", "qwen3"), "tokenizer": ("words", "byte
 BY_SIZE = ("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
 """Arguments whose defaults depend on the model's size."""
 
-_PROJECT = re.compile(r"(?=.*\S)[^/\\#?%:]{1,128}")
-COLUMNS = ("step", "prompt", "completion", "advantage")
-"""Of the table that TRL writes with log_completions, beside a column for each reward."""
-
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}", re.ASCII)
 
 
@@ -74,9 +70,6 @@ def check_reward(cfg: Config) -> Iterator[str]:
         key = f"reward.functions.{name}"
         if name in REWARDS:
             yield Problem(key, "conflict", where, f"{name} is a reward of the package; take another name")
-        elif name in COLUMNS:
-            why = f"{name} is a column of TRL's table of completions, which it would overwrite; take another name"
-            yield Problem(key, "conflict", where, why)
         elif name not in rewards:
             yield Problem(key, "conflict", where, f"has no weight; add +reward.weights.{name}=1.0")
         else:
@@ -123,13 +116,9 @@ def is_folder_name(name: object) -> bool:
 
 
 def check_labels(cfg: Config) -> Iterator[Problem]:
-    """Whether the run's name can begin a folder's name, and W&B takes the project's."""
+    """Whether the run's name can begin a folder's name."""
     if cfg.run.name is not None and not is_folder_name(cfg.run.name):
         yield conflict(cfg, "run.name", "letters, digits, and . _ + - after the first one, at most 100", "type")
-    if "wandb" in cfg.logging.report_to and not _PROJECT.fullmatch(cfg.logging.wandb_project):
-        yield conflict(
-            cfg, "logging.wandb_project", r"not blank, at most 128 letters, none of them / \ # ? % :", "type"
-        )
 
 
 def check_hub(cfg: Config) -> list[Problem]:
@@ -142,8 +131,6 @@ def check_hub(cfg: Config) -> list[Problem]:
         return found
     if not cfg.algo.row.trains:
         found.append(conflict(cfg, "hub.push", f"algo={cfg.algo.name} trains nothing that could be pushed"))
-    elif cfg.preflight == "only":
-        found.append(conflict(cfg, "hub.push", "preflight=only trains nothing that could be pushed"))
     elif cfg.hub.repo is None:
         found.append(conflict(cfg, "hub.push", "needs hub.repo=ORG/NAME"))
     path = cfg.model.path
