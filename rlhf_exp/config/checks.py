@@ -19,7 +19,6 @@ from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import explain_key, name_key
 from rlhf_exp.config.rules import find_conflicts
-from rlhf_exp.config.rules.arguments import COPIES
 from rlhf_exp.config.schema import TASKS, Config
 from rlhf_exp.config.trl_arguments import get_arguments_type
 from rlhf_exp.config.values import build, find_problems, get_adapter, list_problems
@@ -136,10 +135,9 @@ def _chooses_group(config: dict[str, Any], override: str) -> bool:
 
 
 def apply(config: dict[str, Any], override: str) -> dict[str, Any]:
-    """A copy of the resolved config with the override, which the arguments that are copies of its key follow."""
+    """A copy of the resolved config with the override."""
     key, _, text = override.lstrip("+").partition("=")
-    copies = [copy for copy, original in COPIES.items() if original == key and copy in config["algo"]["args"]]
-    values: dict[str, Any] = dict.fromkeys((key, *(f"algo.args.{copy}" for copy in copies)), _read_value(text))
+    values: dict[str, Any] = {key: _read_value(text)}
     if key in ("loss_type", "reward"):
         option = yaml.safe_load((ROOT / "conf" / key / f"{text}.yaml").read_text(encoding="utf-8"))
         values = {f"algo.args.{name}": value for name, value in option.items()}
@@ -153,8 +151,6 @@ def apply(config: dict[str, Any], override: str) -> dict[str, Any]:
         for group in groups:
             inner = inner.setdefault(group, {})
         inner[name] = value
-    if key.startswith("reward") and "algo" in changed:
-        changed["algo"]["args"]["reward_weights"] = list(changed["reward"]["weights"].values())
     return changed
 
 

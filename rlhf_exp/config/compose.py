@@ -74,8 +74,6 @@ def register_resolvers() -> None:
         "rows": lambda at_once, step, *, _root_: count_rows(at_once, step, _root_),
         "passes": lambda step, *, _root_: count_passes(step, _root_),
         "source": lambda path, hub_id: "hub" if path is None and hub_id is not None else "file",
-        # Not a list, which OmegaConf.resolve refuses.
-        "weights": lambda *, _root_: OmegaConf.create([x for x in _root_.reward.weights.values() if x is not None]),
         "begin": lambda name: f"{name}_" if is_folder_name(name) else "",
         "use_cpu": lambda: device.cuda_major() == 0,
         "not": lambda value: not value,

@@ -109,7 +109,6 @@ def _apply(cfg: Config, args: Any, change: Change) -> Config:
     before, of_args = cfg, cfg.algo.args | {name: value for name, value in change.items() if name in ARGS}
     if "max_tokens" in change:
         cfg = replace(cfg, max_tokens=change["max_tokens"])
-        of_args |= {"max_completion_length": cfg.max_tokens} if cfg.algo.row.online else {}
     if "task.max_length" in change:
         keys: Any = cfg.task
         cfg = replace(cfg, task=replace(keys, max_length=change["task.max_length"]))
@@ -120,7 +119,6 @@ def _apply(cfg: Config, args: Any, change: Change) -> Config:
         dtype: Any = "bfloat16" if four or args.bf16 else "float32"
         peft = Peft(name, cfg.peft.lora or ADAPTER, four, dtype, own_reference=False)
         cfg = replace(cfg, peft=peft, model=replace(cfg.model, dtype=dtype))
-        of_args["model_init_kwargs"] = of_args["model_init_kwargs"] | {"dtype": dtype, "quantization_config": four}
     changed = replace(cfg, algo=replace(cfg.algo, args=of_args))
     if ROWS not in change and ROWS in of_args and _choose(before, ROWS) == of_args[ROWS]:  # a default, which follows
         for name in [name for name in (ROWS, PASSES, ROUNDS) if of_args.get(name)]:

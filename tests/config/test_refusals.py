@@ -36,14 +36,12 @@ model.path=./nope  ->  model.path missing
 model.path=/  ->  model.path missing
 model.path=org/name algo=ppo  ->  model.path missing
 generation=compact +args.use_vllm=true  ->  generation conflict
-'args.reward_weights=[3.0]'  ->  args.reward_weights owned
-args.max_completion_length=8  ->  args.max_completion_length owned
-args.seed=3  ->  args.seed owned
-'args.report_to=[nonsense]'  ->  args.report_to owned
-args.model_init_kwargs.dtype=int8  ->  args.model_init_kwargs.dtype owned
-output_dir=there args.output_dir=here  ->  args.output_dir owned
-'~args.seed'  ->  args.seed owned
-+args.model_init_kwargs.revision=main  ->  args.model_init_kwargs.revision unknown
+'+args.reward_weights=[3.0]'  ->  args.reward_weights owned
++args.max_completion_length=8  ->  args.max_completion_length owned
++args.seed=3  ->  args.seed owned
+'+args.report_to=[nonsense]'  ->  args.report_to owned
++args.model_init_kwargs.dtype=int8  ->  args.model_init_kwargs owned
+output_dir=there +args.output_dir=here  ->  args.output_dir owned
 'reward.weights={}'  ->  reward.weights *
 +args.num_train_epochs=2  ->  args.num_train_epochs idle
 reward.weights.outcome=inf  ->  reward.weights.outcome type
@@ -136,7 +134,7 @@ run.name=-x  ->  run.name type
 "run.tags=['']"  ->  run.tags type
 run.tags=x  ->  run.tags type
 scale=ddp  ->  scale conflict
-args.seed=abc args.temperature=0 +args.bta=1  ->  args.bta unknown, args.seed type, args.temperature range
++args.seed=abc args.temperature=0 +args.bta=1  ->  args.bta unknown, args.seed type, args.temperature range
 """
 
 ACCEPTED = r"""

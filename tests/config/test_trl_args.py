@@ -29,6 +29,8 @@ def test_every_grpo_loss_builds(loss):
     args = build_args(compose_config(["device=cpu", f"loss_type={loss}"]))
     assert args.loss_type == loss
     assert (args.generation_batch_size, args.use_cpu, args.bf16) == (128, True, False)
+    assert (args.seed, args.max_completion_length, args.reward_weights) == (0, 96, [1.0, 0.25])
+    assert args.output_dir.endswith("/checkpoints") and args.model_init_kwargs["dtype"] == "float32"
 
 
 def test_what_trl_itself_refuses_is_one_line():
@@ -63,7 +65,7 @@ def test_a_whole_number_is_a_float_where_trl_has_one():
 def test_a_gpu_that_torch_does_not_find_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(device, "cuda_major", lambda: 9)
-    assert refuse("device=cuda") == ["algo.args.use_cpu=false: torch finds no usable GPU; use device=cpu"]
+    assert refuse("device=cuda") == ["device.use_cpu=false: torch finds no usable GPU; use device=cpu"]
 
 
 def test_every_algorithm_has_its_config_class():
