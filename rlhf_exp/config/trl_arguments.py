@@ -9,16 +9,15 @@ writes it. With other versions installed, TRL itself refuses what it does not kn
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
-from rlhf_exp.config.values import STRICT
+from rlhf_exp.config.values import Group
 
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when TRL's config is imported
 
@@ -71,7 +70,8 @@ def read_recorded() -> dict[str, dict[str, Any]]:
 @cache
 def load_arguments(algo: str) -> dict[str, Argument]:
     """The arguments of the algorithm's config class. A class that no YAML value is of is NoneType here."""
-    recorded, hints = read_recorded()[algo], {}
+    recorded = read_recorded()[algo]
+    hints: dict[str, Any] = {}
     for bounds in (OTHERS, *(bounds for bounds, _ in _BY_RANGE)):
         names = {name: item["type"] for name, item in recorded.items() if RANGES.get(name, OTHERS) is bounds}
         types = {"int": Annotated[int, bounds], "float": Annotated[float, bounds], "Other": NoneType}
@@ -84,7 +84,5 @@ def load_arguments(algo: str) -> dict[str, Argument]:
 @cache
 def get_arguments_type(algo: str) -> Any:
     """The type of `algo.args`."""
-    hints = {name: argument.annotation for name, argument in load_arguments(algo).items()}
-    arguments: Any = TypedDict("Arguments", hints, total=False)  # type: ignore[misc]
-    arguments.__pydantic_config__ = STRICT
-    return arguments
+    keys = [(name, argument.annotation, None) for name, argument in load_arguments(algo).items()]
+    return make_dataclass("Arguments", keys, bases=(Group,))

@@ -15,7 +15,6 @@ from functools import cache
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter, ValidationError, WrapValidator
-from pydantic_core import CoreSchema, ErrorDetails
 
 from rlhf_exp.errors import Problem, show  # noqa: F401
 
@@ -60,9 +59,10 @@ class Group:
     __pydantic_config__ = STRICT
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
         schema = handler(source)
-        handler.resolve_ref_schema(schema)["strict"] = False  # type: ignore[typeddict-unknown-key]
+        found: Any = handler.resolve_ref_schema(schema)
+        found["strict"] = False
         return schema
 
 
@@ -144,7 +144,7 @@ def list_problems(error: ValidationError, value: Any, key: str = "") -> list[Pro
     return problems
 
 
-def _explain(item: ErrorDetails, value: Any, key: str) -> Problem:
+def _explain(item: Any, value: Any, key: str) -> Problem:
     """One of pydantic's errors as a problem. Its place also names options of a union, which are no keys, and items of a
     list, whose problem is that of the list."""
     error, place, said = item["type"], item["loc"], item["msg"]
