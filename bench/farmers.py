@@ -20,9 +20,8 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.graders.countdown import evaluate
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.rewards import RewardFunction, build_rewards, score_completions
-from rlhf_exp.tasks import Row, Task
+from rlhf_exp.tasks import Row, TaskRows
 from rlhf_exp.tasks.countdown import draw_problems
-from rlhf_exp.tasks.countdown import grade as grade_row
 
 Completion = Callable[[str], str]
 """From an expression with its value, `8 * 7 - 3 = 53`, to a completion."""
@@ -42,9 +41,6 @@ def answer(equation: str) -> str:
 TRICKS = {
     "outcome": Trick("the best template as the answer", answer),
     "graduated": Trick("the best template as the answer", answer),
-    "process": Trick(
-        "the best template and its value as the only step", lambda equation: f"<think> {equation} </think>"
-    ),
     "think_format": Trick("an empty thought", lambda equation: "<think></think>"),
     "length_efficiency": Trick("the best template as the answer", answer),
     "overlong": Trick("nothing", lambda equation: ""),
@@ -55,7 +51,6 @@ TRICKS = {
     "constant": Trick("nothing", lambda equation: ""),
 }
 BANDS = 6
-ATTEMPTS = 10
 ROWS = 512
 BOUNDS = {"overlong": 0.0, "repetition": 0.0, "brevity": 2.0}
 
@@ -81,10 +76,6 @@ def main() -> None:
     right = fmean(score_trick(rewards["outcome"], TRICKS["outcome"], t, [row]) == 1 for t, row in chosen)
     print(f"One template for each of {BANDS} bands of target / sum of the numbers, chosen on 2,000 train problems, is")
     print(f"right on {100 * right:.1f}%.")
-    together = choose_together(validation)
-    earned, solved = score_attempts(rewards["process"], together, rows)
-    print(f"{len(together)} templates, one after the other as attempts, reach the target on {100 * solved:.1f}%,")
-    print(f"and earn {earned:.3f} in process.")
 
 
 def compose() -> Config:
@@ -94,7 +85,8 @@ def compose() -> Config:
 
 
 def build(cfg: Config) -> dict[str, RewardFunction]:
-    return {reward.__name__: reward for reward in build_rewards(cfg, Task("countdown", [], [], grade_row))}
+    rows = TaskRows("countdown", [], [], cfg.task.build_grader())
+    return {reward.__name__: reward for reward in build_rewards(cfg, rows)}
 
 
 def draw_rows(cfg: Config, split: str, n: int) -> list[Row]:
@@ -139,28 +131,6 @@ def choose_by_target(reward: RewardFunction, rows: list[Row]) -> dict[int, str]:
     }
 
 
-def choose_together(rows: list[Row]) -> list[str]:
-    """The templates of which most often one is right, chosen one by one; the best one alone comes last."""
-    right = {template: [is_right(template, row) for row in rows] for template in list_templates()}
-    chosen, solved = [], [False] * len(rows)
-    for _ in range(ATTEMPTS):
-        joint = {template: [a or b for a, b in zip(solved, hits, strict=True)] for template, hits in right.items()}
-        chosen.append(max(joint, key=lambda template: sum(joint[template])))
-        solved = joint[chosen[-1]]
-    return chosen[::-1]
-
-
-def score_attempts(reward: RewardFunction, templates: list[str], rows: list[Row]) -> tuple[float, float]:
-    """What all of them in one thought earn, whatever the target is, and the share of rows on which one is right."""
-    attempts = [" no ".join(fill(template, row["numbers"]) for template in templates) for row in rows]
-    solved = fmean(any(is_right(template, row) for template in templates) for row in rows)
-    return score(reward, rows, [f"<think> {text} </think>" for text in attempts], [[1]] * len(rows)), solved
-
-
-def is_right(template: str, row: Row) -> bool:
-    return fill(template, row["numbers"]).endswith(f" = {row['target']}")
-
-
 def band(row: Row) -> int:
     """The number of the target's band; the last one holds all targets from 2.5 times the sum of the numbers on."""
     return min(BANDS - 1, int(2 * row["target"] / sum(row["numbers"])))
@@ -184,7 +154,7 @@ def score_start_model(cfg: Config, rewards: dict[str, RewardFunction], rows: lis
     """What the start model's own completions earn."""
     source = resolve_model(cfg, None)
     tokenizer, model = load_tokenizer(source), load_policy(source)
-    experiment = Experiment(cfg, None, source, tokenizer, Task(cfg.task.name, [], rows, None), [])
+    experiment = Experiment(cfg, None, source, tokenizer, TaskRows(cfg.task.name, [], rows, None), [])
     ids = [one.ids for one in sample_held_out(experiment, model)]
     texts = tokenizer.batch_decode(ids, skip_special_tokens=True)
     return {name: score(reward, rows, texts, ids) for name, reward in rewards.items()}

@@ -26,7 +26,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.graders import MAX_CHARACTERS, countdown, gsm8k
 from rlhf_exp.rewards import RewardFunction
 from rlhf_exp.rewards import build_rewards as build_functions
-from rlhf_exp.tasks import Task
+from rlhf_exp.tasks import TaskRows
 
 LONG = 100_000
 MAX_TOKENS = 512
@@ -149,7 +149,7 @@ WRITERS: dict[str, Callable[[random.Random, Problem], str]] = {
     "numbers": write_numbers,
 }
 
-NAMES = ["outcome", "graduated", "process", "think_format", "length_efficiency", "overlong", "repetition"]
+NAMES = ["outcome", "graduated", "think_format", "length_efficiency", "overlong", "repetition"]
 NAMES += ["self_consistency", "brevity", "random", "constant"]
 RANGES: dict[str, Callable[[float], bool]] = {
     "outcome": lambda score: score in (0.0, 0.1, 1.0),
@@ -213,7 +213,7 @@ def build_rewards() -> dict[str, RewardFunction]:
     ):
         weights = "{" + ",".join(f"{name}:1" for name in names) + "}"
         cfg = compose_config([f"task={task}", "reward=none", f"+reward.weights={weights}", f"max_tokens={MAX_TOKENS}"])
-        functions = build_functions(cfg, Task(task, [], [], grade))
+        functions = build_functions(cfg, TaskRows(task, [], [], grade))
         found |= {name if task == "countdown" else task: f for name, f in zip(names, functions, strict=True)}
     return found
 

@@ -141,7 +141,7 @@ def try_run(name: str, given: argparse.Namespace, places: dict[str, str]) -> Non
     several = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "1", __file__]
     launcher = several if engine else ["-m", "rlhf_exp"]
     short = [] if name in WHOLE else [*SHORT, f"algo.args.max_steps={given.steps}"]
-    overrides += [*short, f"hydra.run.dir={folder}", f"output_dir={folder}", f"device={'cpu' if given.cpu else 'cuda'}"]
+    overrides += [*short, f"output_dir={folder}", f"device={'cpu' if given.cpu else 'cuda'}"]
     log, began, status = folder.with_suffix(".log"), time.perf_counter(), 0
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as file:

@@ -202,7 +202,7 @@ def tests(rng: np.random.Generator, repeats: int, rows: int, starts: int) -> Ite
             if name.startswith("five"):
                 comparisons.append(compare_settings(figures, gains, named="6"))
             found = [
-                [(c.significant, round(truth[c.first] - truth[c.second], 6), c.second in figures) for c in contrasts]
+                [(c.verdict != 0, round(truth[c.first] - truth[c.second], 6), c.second in figures) for c in contrasts]
                 for contrasts in comparisons
             ]
             intervals.append(tuple(contrast.interval for contrast in comparisons[0][:7]))
@@ -233,7 +233,7 @@ def plans(rng: np.random.Generator, repeats: int, rows: int, *design: int) -> It
             for _ in range(repeats):
                 means = TRAINED + np.array([[-size / 2], [size / 2]]) + deviation * rng.standard_normal((2, seeds))
                 _, trained = draw(rng, 0, np.clip(means, 0.001, 0.999), rows)
-                found += compare_settings({"0": trained[0], "1": trained[1]}, {}, named="0")[0].significant
+                found += compare_settings({"0": trained[0], "1": trained[1]}, {}, named="0")[0].verdict != 0
             cells.append(f"{100 * size:6.1f} {found / repeats:7.3f}")
         yield f"{rows:5} {100 * deviation:9.0f} {' '.join(cells)}"
 

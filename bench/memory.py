@@ -2,6 +2,7 @@
 
     python bench/memory.py                       # nine runs of a few steps, about six minutes
     python bench/memory.py --only grpo,dpo
+    python bench/memory.py --model FOLDER        # dpo and ppo on the model of a folder, such as SmolLM2-135M
 
 For each: the peak of training above what the libraries take, measured and estimated, and their ratio. The completions'
 length is the measured one, since a model with random weights seldom uses its whole budget.
@@ -50,13 +51,24 @@ SETTINGS = {
     "sft": [*LARGER, "algo=sft", "algo.args.per_device_train_batch_size=32"],
     "dpo": [*GPT2, "algo=dpo", "task=hh_rlhf", "task.train_rows=64", "algo.args.per_device_train_batch_size=16"],
 }
+PAIRS = ["algo=dpo", "task=hh_rlhf", "task.source=generated", "task.train_rows=16", "task.max_length=256"]
+OF_MODEL = {
+    "dpo": [*PAIRS, "algo.args.per_device_train_batch_size=8"],
+    "ppo": ["algo=ppo", "algo.args.per_device_train_batch_size=8"],
+}
+"""Of the model of a folder, with one pass for each step."""
 STEPS = 2
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Estimated memory, compared with runs.")
     parser.add_argument("--only", help="settings, by commas")
-    only = parser.parse_args().only
+    parser.add_argument("--model", help="a folder with a model, which takes the place of the settings' own")
+    only, folder = (vars(parser.parse_args())[name] for name in ("only", "model"))
+    if folder:
+        one_pass = ["algo.args.gradient_accumulation_steps=1", f"model.path={folder}", "max_tokens=32", "eval.rows=4"]
+        SETTINGS.clear()
+        SETTINGS.update({name: [*overrides, *one_pass] for name, overrides in OF_MODEL.items()})
     print(f"{'setting':14} {'measured':>10} {'estimated':>10} {'ratio':>6}")
     for name in only.split(",") if only else SETTINGS:
         overrides = [*SHORT, *SETTINGS[name], f"algo.args.max_steps={STEPS}"]

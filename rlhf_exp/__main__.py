@@ -43,10 +43,10 @@ def format_help() -> str:
     return USAGE.read_text(encoding="utf-8").format(groups="\n".join(lines), studies=studies)
 
 
-def _start(arguments: list[str]) -> int | None:
+def _start(arguments: list[str]) -> int:
     from rlhf_exp.launch.arguments import start  # imports Hydra, which --help does not need
 
-    return start()
+    return start(arguments)
 
 
 if __name__ == "__main__":

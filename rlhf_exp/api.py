@@ -9,18 +9,16 @@ docs/python.md shows more.
 """
 
 import copy
-import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 
 from rlhf_exp import processes
-from rlhf_exp.config.compose import compose_files
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import SIGNALLED, ConfigError, Stop
 from rlhf_exp.launch.arguments import complete
-from rlhf_exp.launch.explain import explaining
 from rlhf_exp.launch.job import check_job, is_named_by_time, run_checked
+from rlhf_exp.launch.jobs import Typed
+from rlhf_exp.runs.environment import note_command
 from rlhf_exp.runs.load import Run, load_run
 from rlhf_exp.runs.plan import check_run_folder
 
@@ -43,17 +41,14 @@ def compose(
         ConfigError: `problems` holds the lines that the command line prints.
     """
     overrides = [overrides] if isinstance(overrides, str) else list(overrides)
-    folder = None if config_dir is None else str(config_dir)
-    completed, overrides = complete(overrides, config_name, folder)
-    place = {"config_name": config_name, "config_dir": folder} | completed
-    of_study = ["hydra.mode=RUN"] if place["config_name"] is not None and "hydra.mode=RUN" not in overrides else []
-    with explaining(overrides):
-        cfg, settings = compose_files([*of_study, *overrides], **place)
+    typed = complete(Typed(overrides, config_name, None if config_dir is None else str(config_dir)))
+    if typed.config_name is not None and "hydra.mode=RUN" not in typed.overrides:
+        typed = typed._replace(overrides=["hydra.mode=RUN", *typed.overrides])
+    cfg, settings = typed.compose()
     config = check_job(cfg, settings)
     if problems := [] if is_named_by_time(cfg) else check_run_folder(config):
         raise ConfigError(problems)
-    typed = [f"--{key.replace('_', '-')}={value}" for key, value in place.items() if value is not None]
-    object.__setattr__(config, ORIGIN, (cfg, settings, [*typed, *of_study, *overrides]))
+    object.__setattr__(config, ORIGIN, (cfg, settings, typed.list_arguments()))
     return config
 
 
@@ -71,19 +66,9 @@ def run(cfg: Config) -> Run | None:
         raise ConfigError(["run(): takes one process; of several the command line makes a run, torchrun -m rlhf_exp"])
     if not hasattr(cfg, ORIGIN):
         raise ConfigError(["cfg: was not returned by compose(); a change is an override: compose([..., 'KEY=VALUE'])"])
-    composed, settings, typed = copy.deepcopy(getattr(cfg, ORIGIN))  # a run writes its folder into them
-    with _as_command_line(typed):
-        status, folder = run_checked(cfg, composed, settings)
+    composed, settings, arguments = copy.deepcopy(getattr(cfg, ORIGIN))  # a run writes its folder into them
+    note_command(arguments)
+    status, folder = run_checked(cfg, composed, settings)
     if status > SIGNALLED:
         raise Stop(status - SIGNALLED)
     return None if folder is None else load_run(folder)
-
-
-@contextmanager
-def _as_command_line(arguments: list[str]) -> Iterator[None]:
-    """A run records the command that repeats it, from `sys.argv`."""
-    before, sys.argv = sys.argv, ["rlhf-exp", *arguments]
-    try:
-        yield
-    finally:
-        sys.argv = before

@@ -11,7 +11,7 @@ import sys
 from argparse import ArgumentParser
 from pathlib import Path
 
-from rlhf_exp.analysis.diagnose import count_parameters, list_facts, score_run
+from rlhf_exp.analysis.diagnose import count_parameters, score_run
 from rlhf_exp.analysis.diagnose.calibration import LEAST_RUNS, Calibration, save_calibration
 from rlhf_exp.commands import parse_flags, run_command
 from rlhf_exp.errors import ConfigError, tell
@@ -52,9 +52,9 @@ def _work(arguments: list[str]) -> None:
 def _read(path: Path) -> tuple[Run, dict[str, float | None]] | None:
     """A finished training with its scores; None of another run."""
     run = load_run(path)
-    evaluation, samples = list_facts(run)
-    is_one = run.status == "finished" and run.trains
-    return (run, score_run(run.metrics, evaluation, run.config, samples)) if is_one else None
+    if run.status != "finished" or not run.trains:
+        return None
+    return run, score_run(run.metrics, run.evaluation, run.config, run.samples)
 
 
 if __name__ == "__main__":

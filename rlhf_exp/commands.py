@@ -11,10 +11,10 @@ import os
 import sys
 import time
 import traceback
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from io import TextIOWrapper
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from rlhf_exp import __version__, processes
 from rlhf_exp.errors import FAILED, NOTE, REFUSED, ConfigError, Stop, name_error, printable, say, show, tell
@@ -64,8 +64,6 @@ def guard(work: Callable[[], int | None], command: str = "", where: str = "") ->
         return Stop.of(error).status
     except BaseException as error:  # SystemExit too: a reward may raise anything
         notes = [note.removeprefix(NOTE) for note in getattr(error, "__notes__", ()) if note.startswith(NOTE)]
-        if isinstance(error, SystemExit) and not (error.code or notes) and processes.is_main():
-            return 0  # a flag such as --info has printed all that was asked for
         if not notes and isinstance(error, OSError) and error.errno in OF_THE_DISK:
             error = ConfigError([f"{show(error.filename or 'the disk', 200)}: {error.strerror}"])
         problems = error.problems if isinstance(error, ConfigError) else notes
@@ -78,17 +76,15 @@ def guard(work: Callable[[], int | None], command: str = "", where: str = "") ->
         return REFUSED if isinstance(error, ConfigError) else FAILED
 
 
-def parse_flags(
-    parser: ArgumentParser, arguments: list[str] | None = None, parse: Callable[..., Any] | None = None
-) -> Any:
-    """`parser.parse_args`, or another of the parser's methods that parse. A mistake raises a ConfigError instead of
-    printing the usage and exiting."""
+def parse_flags(parser: ArgumentParser, arguments: list[str]) -> Namespace:
+    """Read flags, in any order with other arguments. A mistake raises a ConfigError instead of printing the usage and
+    exiting."""
 
     def refuse(message: str) -> NoReturn:
         raise ConfigError([f"{message}; see --help"])
 
     parser.error = refuse  # type: ignore[method-assign]
-    return (parse or parser.parse_args)(arguments)
+    return parser.parse_intermixed_args(arguments)
 
 
 def hide_bars() -> None:

@@ -116,15 +116,34 @@ class AlarmStop(Stop):
         self.name = alarm
 
 
-def tell(text: str, end: str = "\n") -> None:
+def tell(text: str, end: str = "\n", is_printable: bool = False) -> None:
     """Print a text on stdout, at once. Nothing else in the package prints (tests/test_security.py): what comes from a
-    file, a model or a name can then not act on the terminal."""
-    print(printable(text), end=end, flush=True)
+    file, a model or a name can then not act on the terminal.
+
+    `is_printable`: the text was made printable before it was coloured.
+    """
+    _print(text if is_printable else printable(text), sys.stdout, end)
+
+
+def discard_output(*descriptors: int) -> None:
+    """Discard from now on what is written to these open files of the process."""
+    with open(os.devnull, "wb") as nowhere:
+        for opened in descriptors:
+            os.dup2(nowhere.fileno(), opened)
 
 
 def say(line: str, command: str = "", colour: str | None = None) -> None:
     """A line on stderr after the name of the command: `rlhf_exp: `, or `rlhf_exp describe: `."""
-    print(paint(f"rlhf_exp{' ' if command else ''}{command}: {printable(line)}", colour, sys.stderr), file=sys.stderr)
+    _print(paint(f"rlhf_exp{' ' if command else ''}{command}: {printable(line)}", colour, sys.stderr), sys.stderr)
+
+
+def _print(text: str, stream: TextIO, end: str = "\n") -> None:
+    """Once the reader of the stream has gone, as `head` does after its lines, the command goes on, and all that it
+    prints there is discarded."""
+    try:
+        print(text, file=stream, end=end, flush=True)
+    except BrokenPipeError:
+        discard_output(stream.fileno())
 
 
 def paint(text: str, colour: str | None, stream: TextIO) -> str:

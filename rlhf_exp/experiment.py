@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rlhf_exp.models.source import ModelSource
     from rlhf_exp.rewards import RewardFunction
-    from rlhf_exp.tasks import Task
+    from rlhf_exp.tasks import TaskRows
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Experiment:
     folder: RunFolder
     model: "ModelSource"
     tokenizer: "PreTrainedTokenizerBase"
-    task: "Task"
+    task: "TaskRows"
     rewards: "list[RewardFunction]"
     args: Any = None
     sets: "dict[str, Experiment]" = field(default_factory=dict)

@@ -27,7 +27,7 @@ class Form:
         needs: what a task must provide.
         columns: what the trainer reads of a row.
         answers: the columns of a task's row with texts to learn from.
-        held_out: the field of Task with the held-out rows of this form.
+        held_out: the field of TaskRows with the held-out rows of this form.
         made: the rows that samples give, in words.
     """
 
@@ -37,7 +37,7 @@ class Form:
     held_out = "eval"
     made = "prompts"
 
-    def write(self, task: Any, item: Any, keys: Any, seed: str) -> tuple[str, ...] | None:
+    def write(self, task: Any, item: Any, seed: str) -> tuple[str, ...] | None:
         """The texts of `answers` of an item of the task; None if it has none."""
         return ()
 
@@ -62,8 +62,8 @@ class Demonstrations(Form):
     held_out = "demonstrations"
     made = "demonstrations"
 
-    def write(self, task: Any, item: Any, keys: Any, seed: str) -> tuple[str, ...] | None:
-        text = task.demonstration(item, keys, seed)
+    def write(self, task: Any, item: Any, seed: str) -> tuple[str, ...] | None:
+        text = task.demonstration(item, seed)
         return None if text is None else (text,)
 
     def build(self, item: Any, prompt: Any, answers: tuple[Any, ...]) -> Row:
@@ -80,8 +80,8 @@ class Pairs(Form):
     held_out = "pairs"
     made = "pairs"
 
-    def write(self, task: Any, item: Any, keys: Any, seed: str) -> tuple[str, ...] | None:
-        return task.pair(item, keys)
+    def write(self, task: Any, item: Any, seed: str) -> tuple[str, ...] | None:
+        return task.pair(item)
 
     def build(self, item: Any, prompt: Any, answers: tuple[Any, ...]) -> Row:
         return {"id": item.id, "subset": item.subset, "prompt": prompt, "chosen": answers[0], "rejected": answers[1]}

@@ -42,7 +42,7 @@ from rlhf_exp.runs.checkpoints import FOLDER
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows
 from rlhf_exp.runs.load import load_run
-from rlhf_exp.runs.records import Diagnosis, read_record, write
+from rlhf_exp.runs.records import Evaluation, read_record, write
 from rlhf_exp.runs.stopping import StopSignals, describe_restart, describe_stop
 from rlhf_exp.tasks import load_held_out, load_task
 from rlhf_exp.tasks.prompts import check_budget, check_context, check_rows, check_vocabulary
@@ -101,7 +101,7 @@ def _end(cfg: Config, folder: RunFolder, signals: StopSignals, error: BaseExcept
             name = cfg.model.path or cfg.model.name
             tell(f"\nNothing was trained yet: it is the weights of {name}, or model.dtype={cfg.model.dtype}")
         elif isinstance(error, NonFiniteLoss):
-            run = Signals([], {}, asdict(cfg), None, [])
+            run = Signals([], Evaluation(), asdict(cfg))
             lower = [change.override for change in advise(run, [[run.lower_rate(4)]])[0]]
             lower += ["model.init=null"] * (cfg.model.init is not None)
             tell(f"\n{describe_restart(folder.path, lower)}")
@@ -136,7 +136,7 @@ def _report_and_push(cfg: Config, folder: RunFolder) -> int:
     try:
         with folder.phase("report"):
             _write_report(folder)
-        print(terminal_table(folder.path))
+        tell(terminal_table(folder.path), is_printable=True)
         if cfg.hub.push:
             later += f"; push it with: {push_command(cfg, folder.path)}"
             with folder.phase("push"):
@@ -279,7 +279,7 @@ def push_command(cfg: Config, run_dir: Path) -> str:
 
 def _write_report(folder: RunFolder) -> None:
     """Write the findings and the report from what the folder holds, also for a failed run."""
-    write(folder.path / "diagnosis.json", Diagnosis(**diagnose_run(load_run(folder.path))))
+    write(folder.path / "diagnosis.json", diagnose_run(load_run(folder.path)))
     write_report([folder.path], folder.path)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rlhf_exp.analysis.report.samples import list_samples
 from rlhf_exp.commands import parse_flags, run_command
 from rlhf_exp.errors import ConfigError, tell
-from rlhf_exp.runs.load import load_run, refusing_damage
+from rlhf_exp.runs.load import load_run
 from rlhf_exp.runs.lock import find_latest
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp samples", description=__doc__.splitlines()[2], allow_abbrev=False)
@@ -33,8 +33,7 @@ def _work(arguments: list[str]) -> None:
     run = load_run(path)
     if not run.shows_texts:
         raise ConfigError([f"{path}: report.samples=false keeps its texts in its folder"])
-    with refusing_damage(path):
-        cards = list_samples(run)
+    cards = list_samples(run)
     if not cards:
         raise ConfigError([f"{path}: holds no completions in samples.jsonl"])
     found = [card for card in cards if args.id in (None, card["id"])]

@@ -11,7 +11,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from rlhf_exp import processes
-from rlhf_exp.analysis.diagnose import find_alarms, list_facts
+from rlhf_exp.analysis.diagnose import find_alarms
 from rlhf_exp.analysis.report import write_live
 from rlhf_exp.callbacks.alarms import Alarms
 from rlhf_exp.callbacks.completions import CompletionsWriter
@@ -78,7 +78,7 @@ def add_callbacks(
     cfg, monitor, callbacks = experiment.cfg, experiment.cfg.monitor, trainer.callback_handler.callbacks
     folder = experiment.folder.path
     run = load_run(folder)
-    find = partial(find_alarms, config=run.config, evaluation=list_facts(run)[0], room=run.info.context_room)
+    find = partial(find_alarms, config=run.config, evaluation=run.evaluation, room=run.info.context_room)
     if validation is not None:
         callbacks.insert(0, WritePage(partial(write_live, folder)))
     callbacks.insert(0, Alarms(folder, find, monitor, signals))

@@ -15,7 +15,7 @@ from rlhf_exp.pipeline import load_set
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.records import RunRecord
-from rlhf_exp.tasks import Task, load_task
+from rlhf_exp.tasks import TaskRows, load_task
 from rlhf_exp.trainers import build_trainer
 
 UNTRAINED = ["model=tiny_untrained", "model.init.hidden_size=32", "model.init.num_hidden_layers=1"]
@@ -40,7 +40,7 @@ def read_jsonl(path):
 def build_experiment(folder, *overrides, rows=(), reward=None):
     """What pipeline.py makes of a config, with the run in `folder`."""
     cfg = compose_config([*overrides, f"output_dir={folder}"])
-    source, task = resolve_model(cfg, folder), Task("t", list(rows), [], None)
+    source, task = resolve_model(cfg, folder), TaskRows("t", list(rows), [], None)
     return Experiment(cfg, None, source, load_tokenizer(source), task, [reward] if reward else [], build_args(cfg))
 
 

@@ -19,17 +19,17 @@ from types import SimpleNamespace
 
 import pytest
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from rlhf_exp import api, processes
+from rlhf_exp import processes
 from rlhf_exp.__main__ import main
 from rlhf_exp.analysis.report import page, plots
 from rlhf_exp.config import ROOT, compose
-from rlhf_exp.config.reading import CheckedFiles
-from rlhf_exp.launch import arguments
+from rlhf_exp.launch import jobs
 from rlhf_exp.runs import inputs
 
 TYPED_DEFAULTS = {"algo=grpo", "task=countdown", "model=tiny", "peft=none"}
@@ -171,7 +171,7 @@ def miniatures(tmp_path_factory):
 def composed_once():
     """Compose the same options of groups once, since Hydra takes 0.1 s for each composition; values are set anew, by
     Hydra's own function, and all checks still run. Kept as bytes, which are copied fastest."""
-    made, compose_files, read, load_config = {}, compose.compose_files, {}, CheckedFiles.load_config
+    made, compose_files, read, load_config = {}, compose.compose_files, {}, FileConfigSource.load_config
 
     def load_once(self, config_path):
         """A shipped file is read once: PyYAML takes a quarter of a composition's time."""
@@ -206,10 +206,9 @@ def composed_once():
         return compose_files(overrides, config_name, config_dir)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CheckedFiles, "load_config", load_once)
+        patch.setattr(FileConfigSource, "load_config", load_once)
         patch.setattr(compose, "compose_files", compose_once)
-        patch.setattr(arguments, "compose_files", compose_once)
-        patch.setattr(api, "compose_files", compose_once)
+        patch.setattr(jobs, "compose_files", compose_once)
         yield compose_files
 
 

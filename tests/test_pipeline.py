@@ -10,6 +10,7 @@ import pytest
 
 from rlhf_exp.runs.files import write_json
 from rlhf_exp.runs.load import load_run
+from rlhf_exp.runs.records import Finding
 
 SMALL = [
     "max_tokens=24", "algo.args.max_steps=4", "algo.args.save_steps=2", "algo.args.save_total_limit=2",
@@ -170,7 +171,7 @@ def test_a_signal_saves_a_checkpoint_from_which_the_run_ends_as_an_uninterrupted
 def test_an_alarm_of_stop_on_saves_and_ends_the_run_which_then_resumes_to_its_end(
     first, workplace, launch, monkeypatch
 ):
-    found = {"name": "gradient_spike", "severity": "warning", "steps": [2, 2], "evidence": "high", "remedy": None}
+    found = Finding(name="gradient_spike", severity="warning", steps=(2, 2), evidence="high")
     monkeypatch.setattr("rlhf_exp.train.find_alarms", lambda metrics, **facts: [found] if len(metrics) >= 2 else [])
     done = launch(*SMALL, "algo.args.save_steps=100", "monitor.stop_on=[gradient_spike]", "output_dir=alarmed")
     assert done.returncode == 3, done.stderr

@@ -10,9 +10,12 @@ config that no rule reads are left out.
 import json
 import lzma
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from settings import HERE, ROOT, SEEDS
+
+if TYPE_CHECKING:
+    from rlhf_exp.runs.records import Completion, Evaluation
 
 KINDS = ("healthy", "healthy_test", "failures")
 OTHERS = ("others", "others_failures", "others_developed", "others_failures_developed")
@@ -31,9 +34,9 @@ class Archived(NamedTuple):
     room: int | None
     cpu_s: float
     metrics: list[dict[str, Any]]
-    evaluation: dict[str, Any]
+    evaluation: "Evaluation"
     config: dict[str, Any]
-    samples: list[dict[str, Any]]
+    samples: list["Completion"]
     checks: dict[str, str]
     """Of the preflight of a run of this setting and seed: name and status."""
 
@@ -69,12 +72,11 @@ def is_done(folder: Path) -> bool:
 
 
 def pack(folder: Path) -> dict[str, Any]:
-    from rlhf_exp.analysis.diagnose import list_facts  # so that reading needs no package
-    from rlhf_exp.runs.load import load_run
+    from rlhf_exp.runs.load import load_run  # here, since recorder.py runs without this package
 
     name, _, seed = folder.name.rpartition("-")
     run = load_run(folder)
-    evaluation, samples = list_facts(run)
+    samples = [one.model_dump(exclude_unset=True) for one in run.samples]
     config = {key: value for key, value in run.config.items() if key not in LEFT_OUT}
     return {
         "name": name,
@@ -83,7 +85,7 @@ def pack(folder: Path) -> dict[str, Any]:
         "room": run.info.context_room,
         "cpu_s": round(json.loads((folder / "cpu_seconds.json").read_text(encoding="utf-8")), 1),
         "metrics": to_columns(run.metrics),
-        "evaluation": shorten(evaluation),
+        "evaluation": shorten(run.evaluation.model_dump(exclude_unset=True)),
         "config": config,
         "samples": to_columns([{key: row[key] for key in KEPT if key in row} for row in samples]),
         "checks": read_checks(folder.parent.parent / f"preflight_{folder.parent.name}" / folder.name),
@@ -97,11 +99,14 @@ def read_checks(folder: Path) -> dict[str, str]:
 
 def read_archive(kind: str, place: Path = HERE) -> list[Archived]:
     """The archived runs of one of KINDS, in the order of their names and seeds."""
+    from rlhf_exp.runs.records import Completion, Evaluation
+
     runs = []
     for line in read_lines(kind, place):
         packed = json.loads(line)
-        rows = {name: to_rows(packed[name]) for name in ("metrics", "samples")}
-        runs.append(Archived(**packed | rows))
+        records = {"evaluation": Evaluation(**packed["evaluation"])}
+        records["samples"] = [Completion(**row) for row in to_rows(packed["samples"])]
+        runs.append(Archived(**packed | records | {"metrics": to_rows(packed["metrics"])}))
     return runs
 
 

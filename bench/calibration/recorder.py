@@ -9,7 +9,7 @@ Its thresholds are its own. Of what a run does not log it is told a figure that 
 import json
 from collections import Counter
 
-from archive import KINDS, read_archive
+from archive import KINDS, read_lines, to_rows
 from settings import HERE
 
 OUTCOME = HERE / "provenir.json"
@@ -25,18 +25,19 @@ def main() -> None:
 
     found = {}
     for kind in KINDS:
-        runs = [run for run in read_archive(kind) if any("reward_std" in row for row in run.metrics)]
+        logs = [to_rows(json.loads(line)["metrics"]) for line in read_lines(kind, HERE)]
+        logs = [rows for rows in logs if any("reward_std" in row for row in rows)]
         said = []
-        for run in runs:
+        for rows in logs:
             recorder = FlightRecorder()
-            for row in run.metrics:
+            for row in rows:
                 if row.get("reward") is not None:
                     recorder.log_step(RLStepMetrics(step=row["step"], **read(row)))
             said.append(recorder.to_dict())
         kinds = [sorted({one["kind"] for one in of["anomalies"]}) for of in said]
         critical = [any(one["severity"] == "critical" for one in of["anomalies"]) for of in said]
         counts = Counter(name for names in kinds for name in names)
-        found[kind] = {"runs": len(runs), "any": sum(map(bool, kinds)), "critical": sum(critical), "kinds": counts}
+        found[kind] = {"runs": len(logs), "any": sum(map(bool, kinds)), "critical": sum(critical), "kinds": counts}
     OUTCOME.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(OUTCOME.read_text(encoding="utf-8"))
 

@@ -22,6 +22,7 @@ from tables import list_remedies
 from rlhf_exp import pipeline
 from rlhf_exp.analysis.diagnose import diagnose
 from rlhf_exp.runs.files import NotARun
+from rlhf_exp.runs.records import Completion, Evaluation, Finding
 
 SEEDS = (20, 21)
 OUTCOME = HERE / "remedies.json"
@@ -42,10 +43,10 @@ def try_remedies(kind: str, seed: int) -> dict[str, Any]:
     overrides = [*SHARED, *FAILURES[kind], *OFF, f"seed={seed}"]
     sick, together, accuracy = judge(ROOT / "remedies" / "sick" / f"{kind}-{seed}", overrides)
     right = set(MEANT[kind][1].split())
-    proposed = [found for found in sick if found["name"] in right and found["remedy"]]
+    proposed = [found for found in sick if found.name in right and found.remedy]
     alone = proposed[:1]
-    return {"kind": kind, "seed": seed, "by": alone[0]["name"] if alone else "", "accuracy": accuracy,
-            "alone": compare(f"{kind}-{seed}", overrides, [found["remedy"] for found in alone], accuracy),
+    return {"kind": kind, "seed": seed, "by": alone[0].name if alone else "", "accuracy": accuracy,
+            "alone": compare(f"{kind}-{seed}", overrides, [found.remedy for found in alone], accuracy),
             "together": compare(f"{kind}-{seed}", overrides, together, accuracy)}  # fmt: skip
 
 
@@ -62,17 +63,18 @@ def compare(name: str, overrides: list[str], remedies: list[str], before: float 
         return tried | {"found": ["refused with the other overrides"]}
     better = accuracy is not None and before is not None and accuracy > before
     return tried | {"healthy": not found, "better": better, "accuracy": accuracy,
-                    "found": [one["name"] for one in found]}  # fmt: skip
+                    "found": [one.name for one in found]}  # fmt: skip
 
 
-def judge(folder: Path, overrides: list[str]) -> tuple[list[dict[str, Any]], list[str], float | None]:
+def judge(folder: Path, overrides: list[str]) -> tuple[list[Finding], list[str], float | None]:
     """The findings that accuse the run, what they propose together, and its held-out accuracy after training."""
     execute([*overrides, "eval.seed=${seed}", f"output_dir={folder}"], folder)
     run = pack(folder)
-    metrics, samples = to_rows(run["metrics"]), to_rows(run["samples"])
-    said = diagnose(metrics, run["evaluation"], run["config"], run["room"], samples)
+    metrics, evaluation = to_rows(run["metrics"]), Evaluation(**run["evaluation"])
+    samples = [Completion(**row) for row in to_rows(run["samples"])]
+    said = diagnose(metrics, evaluation, run["config"], run["room"], samples)
     accuracy = run["evaluation"].get("trained", {}).get("accuracy", {}).get("value")
-    return [found for found in said["findings"] if found["severity"] != "info"], said["remedies"], accuracy
+    return [found for found in said.findings if found.severity != "info"], said.remedies, accuracy
 
 
 if __name__ == "__main__":

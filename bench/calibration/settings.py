@@ -65,7 +65,6 @@ HEALTHY = {
     "grpo_outcome": [*GRPO, "reward=outcome"],
     "grpo_graduated": [*GRPO, "reward=graduated"],
     "grpo_length_efficiency": [*GRPO, "reward=length_efficiency"],
-    "grpo_process": [*GRPO, "reward=process"],
     "grpo_lora": [*GRPO, "peft=lora"],
     "grpo_file": [*GRPO, *ROWS],
     "qwen3_tiny": ["experiment=countdown_qwen3_tiny", "task.baselines=false", "max_tokens=48"],

@@ -24,6 +24,7 @@ from settings import CHECKS, DEVELOPED, GAINED_NOTHING, HERE, MEANT, SEVERAL_FAU
 
 from rlhf_exp.analysis.diagnose import diagnose, score_run
 from rlhf_exp.analysis.diagnose.calibration import Calibration, Scores, find_thresholds, save_calibration
+from rlhf_exp.runs.records import Finding
 
 STILL = "policy_stands_still"
 PAGE = Path(__file__).parent.parent.parent / "docs" / "appendix" / "diagnosis.md"
@@ -99,7 +100,7 @@ def judge(
     too, and count only if they fail."""
     findings = list_accusing(run, calibration)
     right = set(meant[run.name][1].split())
-    steps = [findings[name]["steps"][0] for name in findings.keys() & right if findings[name]["steps"]]
+    steps = [dates[0] for name in findings.keys() & right if (dates := findings[name].steps)]
     last = run.metrics[-1]["step"] if run.metrics else 1
     checks = {name for name, status in run.checks.items()
               if status == "failed" or status == "warned" and name not in warned}  # fmt: skip
@@ -146,10 +147,10 @@ def describe_runs(runs: dict[str, list[Archived]]) -> str:
     return f"{table(['runs', 'how many', 'settings'], rows)}\n\nThey took {hours:.1f} hours of one CPU core."
 
 
-def list_accusing(run: Archived, calibration: Calibration) -> dict[str, dict[str, Any]]:
+def list_accusing(run: Archived, calibration: Calibration) -> dict[str, Finding]:
     """The findings that accuse it, by name."""
-    said = diagnose(run.metrics, run.evaluation, run.config, run.room, run.samples, calibration)["findings"]
-    return {found["name"]: found for found in said if found["severity"] != "info"}
+    said = diagnose(run.metrics, run.evaluation, run.config, run.room, run.samples, calibration).findings
+    return {found.name: found for found in said if found.severity != "info"}
 
 
 def list_false_alarms(
@@ -276,8 +277,9 @@ def most_common(sets: Iterable[Collection[str]], most: int) -> str:
 
 def measure_harm(runs: list[Archived]) -> str:
     """The mean change of held-out accuracy (of a reward model on pairs), in points, and its range over seeds."""
-    sides = [[(run.evaluation.get(side) or {}).get("accuracy") for side in ("trained", "baseline")] for run in runs]
-    changes = [100 * (after["value"] - before["value"]) for after, before in sides if after and before]
+    sides = [(run.evaluation.trained, run.evaluation.baseline) for run in runs]
+    accuracies = [(after.accuracy, before.accuracy) for after, before in sides if after and before]
+    changes = [100 * (after["value"] - before["value"]) for after, before in accuracies if after and before]
     if not changes:
         return "-"
     return f"{sum(changes) / len(changes):+.0f} ({min(changes):+.0f} to {max(changes):+.0f})"

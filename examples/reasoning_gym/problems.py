@@ -16,28 +16,29 @@ import sys
 from functools import cache
 
 from rlhf_exp.graders import Grade, find_tags, keep_end
+from rlhf_exp.tasks import Item, OwnTask
 from rlhf_exp.tasks.splits import SHARES, split_of
 
 ROWS, WALL_S, LIMITS = 1000, 20, {"CPU": 5, "AS": 3 << 30, "FSIZE": 0, "NPROC": 0}
 REFUSED = re.compile(r"os\.(?!listdir|scandir)|(subprocess|socket|shutil|ctypes|signal|resource)\.")
 
 
-def read(keys):
-    of = [keys.options["dataset"], json.dumps({k: v for k, v in keys.options.items() if k != "dataset"})]
-    rows = {question: {"id": str(i), "question": question, "of": of} for i, question in enumerate(start(*of)[1])}
-    return {split: [row for question, row in rows.items() if split_of(question) == split] for split in SHARES}
+class Problems(OwnTask):
+    def rows(self):
+        of = [self.options["dataset"], json.dumps({k: v for k, v in self.options.items() if k != "dataset"})]
+        items = {q: Item(str(i), {"question": q, "of": of}) for i, q in enumerate(start(*of)[1])}
+        return {split: [item for q, item in items.items() if split_of(q) == split] for split in SHARES}
 
+    def write_prompt(self, item, chat):
+        question = item.columns["question"]
+        return f"{question}\n\nThink step by step. Then give the final answer alone in <answer> </answer> tags."
 
-def prompt(row):
-    return f"{row['question']}\n\nThink step by step. Then give the final answer alone in <answer> </answer> tags."
-
-
-def grade(completion, row):
-    answer = find_tags(keep_end(completion))[1].strip()
-    child, _ = start(*row["of"])
-    print(json.dumps([int(row["id"]), answer]), file=child.stdin, flush=True)
-    score = json.loads(child.stdout.readline()) if answer else 0.0
-    return Grade("correct" if score == 1 else "partial" if score else "failed", score, answer or None)
+    def grade(self, completion, row):
+        answer = find_tags(keep_end(completion))[1].strip()
+        child, _ = start(*row["of"])
+        print(json.dumps([int(row["id"]), answer]), file=child.stdin, flush=True)
+        score = json.loads(child.stdout.readline()) if answer else 0.0
+        return Grade("correct" if score == 1 else "partial" if score else "failed", score, answer or None)
 
 
 @cache

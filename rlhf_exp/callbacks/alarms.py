@@ -28,12 +28,13 @@ GROWTH = 1.05
 read all of them."""
 
 Rows = list[dict[str, Any]]
+Find = Callable[[Rows], list[Finding]]
 
 
 class Alarms(TrainerCallback):
     """Comes after the writer of the metrics. With several processes rank 0 looks, and tells all whether to stop."""
 
-    def __init__(self, run_dir: Path, find: Callable[[Rows], Rows], monitor: Monitor, signals: StopSignals) -> None:
+    def __init__(self, run_dir: Path, find: Find, monitor: Monitor, signals: StopSignals) -> None:
         self._run_dir, self._find, self._monitor, self._signals = run_dir, find, monitor, signals
         self._metrics: Rows = []
         self._raised: set[str] = set()
@@ -70,11 +71,12 @@ class Alarms(TrainerCallback):
         except Exception as error:
             say(f"alarms: not looked for at step {step} ({name_error(error)})")
             return []
-        new = {finding["name"]: finding for finding in found if finding["name"] not in self._raised}
-        for name, finding in new.items():
-            append(self._run_dir / ROWS, Finding(step=step, **finding))
-            advice = f"; try {finding['remedy']}" if finding["remedy"] else ""
-            text = f"{finding['evidence']}, since step {finding['steps'][0]}{advice}"
-            tqdm.write(printable(f"alarm        {name} at step {step}: {text}"))
-        self._raised |= {*new}
-        return [*new]
+        new = [finding for finding in found if finding.name not in self._raised]
+        for finding in new:
+            append(self._run_dir / ROWS, finding.model_copy(update={"step": step}))
+            advice = f"; try {finding.remedy}" if finding.remedy else ""
+            since = f", since step {finding.steps[0]}" if finding.steps else ""
+            tqdm.write(printable(f"alarm        {finding.name} at step {step}: {finding.evidence}{since}{advice}"))
+        names = [finding.name for finding in new]
+        self._raised.update(names)
+        return names

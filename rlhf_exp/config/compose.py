@@ -7,14 +7,14 @@ schema.py declares the keys; trl_arguments.py knows TRL's arguments, under `algo
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+import hydra
 from hydra.core.config_store import ConfigStore
-from hydra.types import RunMode
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import GrammarParseError, OmegaConfBaseException
 
 from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
@@ -22,7 +22,7 @@ from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.checks import check_types
 from rlhf_exp.config.defaults import DEFAULTS, choose_rate, read_settings
 from rlhf_exp.config.device import count_passes, count_rows
-from rlhf_exp.config.reading import IS_HYDRA_1_3, REPLACING, check_overrides, open_hydra
+from rlhf_exp.config.reading import UNREADABLE, check_overrides, explain_unreadable, open_hydra
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.algorithm import find_other_losses
 from rlhf_exp.config.rules.experiment import is_folder_name
@@ -53,16 +53,32 @@ def compose_files(
         config_dir: a folder of further configs, as the flag -cd names.
 
     Raises:
-        ConfigError: overrides that are refused before Hydra reads them.
+        ConfigError: overrides that are refused before Hydra reads them, or a file in `config_dir` that cannot be read.
         HydraException, OmegaConfBaseException: Hydra refuses one.
     """
     if problems := check_overrides(overrides):
         raise ConfigError(problems)
     register_resolvers()
-    with open_hydra(config_dir) as hydra:
-        cfg = hydra.compose_config(config_name or "config", overrides, RunMode.RUN)
+    try:
+        with open_hydra(config_dir):
+            cfg = hydra.compose(config_name or "config", overrides, return_hydra_config=True)
+    except (HydraException, *UNREADABLE) as error:
+        refuses_override = isinstance(error, HydraException) and not isinstance(error.__cause__, GrammarParseError)
+        if config_dir is None or refuses_override:
+            raise
+        if line := explain_unreadable(error, Path(config_dir)):
+            raise ConfigError([line]) from None
+        if type(error) is ValueError:  # a first line such as `# @package a b`
+            raise ConfigError([f"{config_dir}: {error}"]) from None
+        raise
     with open_dict(cfg):
-        return cfg, cfg.pop("hydra")
+        settings = cfg.pop("hydra")
+    if "stages" in cfg:
+        raise ConfigError([f"-cn {config_name}: is a study; start it with python -m rlhf_exp study {config_name}"])
+    if "experiment" in cfg:
+        file = Path(config_dir or ROOT / "conf", "experiment", f"{settings.runtime.choices.experiment}.yaml")
+        raise ConfigError([f"{file}: an experiment; its first line must be # @package _global_ (nothing before it)"])
+    return cfg, settings
 
 
 def register_resolvers() -> None:
@@ -80,12 +96,11 @@ def register_resolvers() -> None:
         "shipped": lambda file: file if Path(file).is_file() else str(ROOT / file),
         "attention": device.choose_attention,
     }
-    register: Any = OmegaConf.register_new_resolver if IS_HYDRA_1_3 else OmegaConf.register_resolver
     for name, resolve in resolvers.items():
-        register(f"rlhf_exp.{name}", resolve, replace=True)
+        OmegaConf.register_new_resolver(f"rlhf_exp.{name}", resolve, replace=True)
     # The config `learning_rates`, and a loss_type for each algorithm that has no files in conf/loss_type.
     rates = {name: f"${{rlhf_exp.rate:{name}}}" for name in (*ALGORITHMS, *CRITIC_RATES)}
-    store: Any = partial(ConfigStore.instance().store, **REPLACING)
+    store = ConfigStore.instance().store
     store("learning_rates", rates, package="model.learning_rate")
     engine = "ddp" if processes.count() > 1 else "none"
     store("auto", {"defaults": [engine]}, group="scale")

@@ -1,12 +1,10 @@
-"""Opens Hydra with the shipped configs; reads config files so that a mistake in one is a line with its place; and
-refuses overrides before Hydra reads them: secrets, and those that Hydra accepts without any effect.
+"""Opens Hydra with the shipped configs; finds the config file that cannot be read, and why; and refuses overrides
+before Hydra reads them: secrets, and those that Hydra accepts without any effect.
 
-    with open_hydra("own") as hydra:      # `own`: a folder of further configs, as the flag -cd names
-        hydra.compose_config("config", ["experiment=mine"], RunMode.RUN)
-    # own/experiment/mine.yaml, line 3, column 1: found character '\\t' that cannot start any token
+    with open_hydra("own"):      # `own`: a folder of further configs, as the flag -cd names
+        hydra.compose("config", ["experiment=mine"])
+    explain_unreadable(error, Path("own"))      # own/experiment/mine.yaml, line 3, column 1: found duplicate key seed
     check_overrides(["+algo.args.hub_token=hf_..."])     # one line each, without the value
-
-Hydra itself says what is wrong with a file without its name, or with a traceback of PyYAML.
 """
 
 import os
@@ -16,21 +14,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
-from hydra import __version__ as HYDRA
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
-from hydra._internal.hydra import Hydra
-from hydra._internal.utils import create_config_search_path
-from hydra.core.config_search_path import SearchPathQuery
+from hydra import initialize_config_dir
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.core.plugins import Plugins
-from hydra.errors import ConfigCompositionException, HydraException
-from hydra.initialize import get_gh_backup, restore_gh_from_backup
-from hydra.plugins.config_source import ConfigResult
-from hydra.version import setbase
-from omegaconf import DictConfig
+from hydra.errors import HydraException
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
 
@@ -38,64 +32,56 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import name_key
 from rlhf_exp.errors import explain_secret, is_secret
 
-IS_HYDRA_1_3 = HYDRA.startswith("1.3.")
-"""Hydra 1.4 and the OmegaConf 2.4 that it needs warn about what 1.3 asks for."""
-REPLACING: dict[str, Any] = {} if IS_HYDRA_1_3 else {"replace": True}
-"""How an entry of Hydra's ConfigStore is replaced."""
+UNREADABLE = (YAMLError, OmegaConfBaseException, OSError, ValueError, RecursionError)
+"""What reading a config file may raise."""
 _NAMED = re.compile(r"[{,]\s*['\"]?([\w.-]+)['\"]?\s*:")  # the names inside {name: value}
 _EMPTY = re.compile(r"([\w.]+)=\{\s*\}")
 _DIGITS = sys.get_int_max_str_digits() or 4300
 _OPTION = re.compile(r"\+*(algo|task|task\.of|model|peft|device)\.name=(.*)")
 MOST_DEPTH = 50
+HYDRA_KEYS = ("hydra/launcher", "hydra.launcher.", "hydra.mode", "hydra.sweep.", "hydra.sweeper.params")
+"""Beginnings of Hydra's own keys that have an effect here."""
 
 
-class CheckedFiles(FileConfigSource):
-    """Config files in folders, as Hydra's own source reads them, at `checked://FOLDER`."""
+class OwnConfigs(SearchPathPlugin):
+    """Adds the folder that -cd names, after the shipped configs. Hydra makes an object of this class as it opens."""
 
-    @staticmethod
-    def scheme() -> str:
-        return "checked"
+    folder = ""
 
-    def load_config(self, config_path: str) -> ConfigResult:
-        """Read one file.
-
-        Raises:
-            ConfigCompositionException: it cannot be read; the message is one line.
-        """
-        file = Path(os.path.relpath(os.path.join(self.path, self._normalize_file_name(config_path))))
-        file = file.absolute() if str(file).startswith("..") else file
-        try:
-            found = super().load_config(config_path)
-        except (YAMLError, OmegaConfBaseException, OSError, ValueError, RecursionError) as error:
-            raise ConfigCompositionException(describe_yaml(error, file)) from None
-        for problem in _find_problems(found, config_path):
-            raise ConfigCompositionException(f"{file}: {problem}")
-        return found
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        if self.folder:
+            search_path.append("command-line", f"file://{self.folder}")
 
 
 @contextmanager
-def open_hydra(config_dir: str | None = None, conf: str | None = None) -> Iterator[Hydra]:
-    """Hydra with the configs in `conf`, by default the shipped ones, and before them those in `config_dir`."""
-    Plugins.instance().register(CheckedFiles)
-    before = get_gh_backup()
-    if IS_HYDRA_1_3:
-        setbase("1.3")
-    search_path = create_config_search_path(f"checked://{Path(conf or ROOT / 'conf').absolute()}")
-    if config_dir is not None:  # with the provider and at the place that Hydra's command line gives it
-        anchor = SearchPathQuery(provider="schema")
-        search_path.prepend("command-line", f"checked://{Path(config_dir).absolute()}", anchor)
-    try:
-        yield Hydra.create_main_hydra2("rlhf_exp", search_path)
-    finally:
-        restore_gh_from_backup(before)
+def open_hydra(config_dir: str | None = None) -> Iterator[ConfigLoader]:
+    """Open Hydra with the shipped configs, and after them those in `config_dir`; yields its loader, which knows the
+    options of each group."""
+    Plugins.instance().register(OwnConfigs)
+    OwnConfigs.folder = "" if config_dir is None else str(Path(config_dir).absolute())
+    with initialize_config_dir(str(ROOT / "conf"), job_name="rlhf_exp", version_base="1.3"):
+        yield GlobalHydra.instance().config_loader()
 
 
-def describe_yaml(error: Exception, file: Path) -> str:
-    """The file, with the place in it if that is known, and what is wrong, for an error of reading YAML."""
+def explain_unreadable(error: Exception, folder: Path) -> str | None:
+    """Which config file in a folder of -cd cannot be read, with the place in it if that is known, and why; None if each
+    can be read. `error`: what Hydra has raised."""
     if isinstance(error, MarkedYAMLError) and (mark := error.problem_mark or error.context_mark):
-        return f"{file}, line {mark.line + 1}, column {mark.column + 1}: {error.problem or error.context}"
-    reason = error.strerror if isinstance(error, OSError) else str(error).strip().partition("\n")[0]
-    return f"{file}: {reason or type(error).__name__}"
+        place = f"{_shorten(mark.name)}, line {mark.line + 1}, column {mark.column + 1}"
+        return f"{place}: {error.problem or error.context}"
+    for file in sorted([*folder.glob("*.yaml"), *folder.glob("*/*.yaml")]):
+        try:
+            OmegaConf.load(file)
+        except UNREADABLE as found:
+            reason = found.strerror if isinstance(found, OSError) else str(found).strip().partition("\n")[0]
+            return f"{_shorten(file)}: {reason or type(found).__name__}"
+    return None
+
+
+def _shorten(file: str | Path) -> str:
+    """The path from here, or the whole path of a file that is not below."""
+    path = os.path.relpath(file)
+    return os.path.abspath(file) if path.startswith("..") else path
 
 
 def check_overrides(overrides: Sequence[str]) -> list[str]:
@@ -106,6 +92,8 @@ def check_overrides(overrides: Sequence[str]) -> list[str]:
     for text in overrides:
         if any(len(number) > _DIGITS for number in re.findall(r"\d+", text)):  # Hydra ends with Python's error
             problems.append(f"{name_key(text)}: holds a number of more than {_DIGITS} digits, which cannot be read")
+        if (key := name_key(text)).startswith("hydra") and not key.startswith(HYDRA_KEYS):
+            problems.append(f"{text}: has no effect; of Hydra's own keys only these are read: {', '.join(HYDRA_KEYS)}")
         if found := _EMPTY.fullmatch(text):
             why = "changes nothing, for a mapping is merged into what is there"
             problems.append(f"{text}: {why}; take its entries out one by one, ~{found[1]}.NAME")
@@ -140,15 +128,6 @@ def read_text(value: str) -> str | None:
     if not isinstance(text, str) or re.search(r"(?<!\\)\$\{", text):
         return None
     return text.replace(r"\${", "${")
-
-
-def _find_problems(found: ConfigResult, config_path: str) -> Iterator[str]:
-    if not isinstance(found.config, DictConfig):
-        yield "holds a list; must hold keys with their values, such as seed: 1"
-    elif "stages" in found.config and "/" not in config_path:
-        yield f"is a study; start it with python -m rlhf_exp study {Path(config_path).stem}"
-    if config_path.startswith("experiment/") and found.header.get("package") != "_global_":
-        yield "an experiment; its first line must be # @package _global_ (no letter or mark before it)"
 
 
 def _measure_depth(text: str) -> int:

@@ -29,13 +29,13 @@ from rlhf_exp.config.values import (
     build,
 )
 from rlhf_exp.errors import Problem
-from rlhf_exp.tasks.schema import GradedKeys, find_keys, list_tasks
+from rlhf_exp.tasks import task as tasks
 
-TASKS = {name: find_keys(name) for name in list_tasks()}
-"""The keys of each task, in the task's own module."""
+TASKS = {name: tasks.find_task(name) for name in tasks.TASKS}
+"""The class of each task, in the task's own module; its fields are the keys."""
 
 if TYPE_CHECKING:  # a type checker cannot read tables: to it every task is a graded one
-    AnyTask = GradedKeys
+    AnyTask = tasks.GradedTask
     RateName = str
 else:
     AnyTask = Annotated[Union[tuple(TASKS.values())], Field(discriminator="name")]  # noqa: UP007

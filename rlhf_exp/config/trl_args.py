@@ -14,10 +14,12 @@ from rlhf_exp.config.device import targets_other_hardware
 from rlhf_exp.config.rules.machine import forget_engine
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
+from rlhf_exp.config.values import one_of
 from rlhf_exp.errors import ConfigError, show
 
 REFUSALS = (ValueError, TypeError, AttributeError, NotImplementedError, ImportError, OSError)
 """What the installed libraries raise at an argument."""
+BACKEND, SAMPLING = ("torch_compile_backend",), ("cache_implementation", "generation_kwargs")
 OPTIMIZER, SCHEDULE = ("optim", "optim_args"), ("lr_scheduler_type", "lr_scheduler_kwargs")
 
 if TYPE_CHECKING:
@@ -77,15 +79,15 @@ def _is_whole(value: Any, default: Any) -> bool:
 
 def _try_parts(args: Any, given: dict[str, Any]) -> list[str]:
     """What transformers itself refuses of those arguments that it reads only when training begins: it builds the
-    optimizer and the schedule of one weight.
+    optimizer and the schedule of one weight, and the settings of sampling.
 
     Args:
         given: the typed values of those that do not have their default.
     """
-    if not {*OPTIMIZER, *SCHEDULE}.intersection(given):
+    if not {*BACKEND, *OPTIMIZER, *SCHEDULE, *SAMPLING}.intersection(given):
         return []
     import torch
-    from transformers import Trainer
+    from transformers import GenerationConfig, Trainer
     from transformers.optimization import get_scheduler
 
     weights, problems = [torch.nn.Parameter(torch.zeros(1, 1))], []
@@ -98,9 +100,22 @@ def _try_parts(args: Any, given: dict[str, Any]) -> list[str]:
         plain = torch.optim.SGD(weights, lr=args.learning_rate)
         return get_scheduler(args.lr_scheduler_type, plain, 1, 100, args.lr_scheduler_kwargs)
 
-    for names, build in ((OPTIMIZER, build_optimizer), (SCHEDULE, build_schedule)):
+    def build_sampling() -> Any:
+        return GenerationConfig(cache_implementation=args.cache_implementation, **(args.generation_kwargs or {}))
+
+    def find_backend() -> None:
+        if args.torch_compile_backend not in (names := torch.compiler.list_backends(exclude_tags=())):
+            raise ValueError(one_of(args.torch_compile_backend, names))
+
+    for names, build in (
+        (BACKEND, find_backend),
+        (OPTIMIZER, build_optimizer),
+        (SCHEDULE, build_schedule),
+        (SAMPLING, build_sampling),
+    ):
         typed = [name for name in names if name in given]
-        if not typed or names == OPTIMIZER and args.optim_target_modules:  # some optimizers look for these in the model
+        # Optimizers of some layers alone look for these in the model; vLLM has other settings of sampling.
+        if not typed or names == OPTIMIZER and args.optim_target_modules or names == SAMPLING and args.use_vllm:
             continue
         try:
             build()

@@ -13,9 +13,9 @@ from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import tell
 from rlhf_exp.launch.arguments import compose_command
-from rlhf_exp.runs.files import read_json
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.lock import claim
+from rlhf_exp.runs.records import read
 
 FOLDER = "outputs/describe/${task.name}/${now:%Y-%m-%d_%H-%M-%S}"
 USAGE = """\
@@ -45,7 +45,7 @@ def _work(arguments: list[str]) -> None:
     from rlhf_exp.analysis.report.data import describe_data
     from rlhf_exp.analysis.report.page import to_text
 
-    tell(to_text(describe_data(read_json(folder / "data.json"))))
+    tell(to_text(describe_data(read(folder / "data.json", dict))))
     tell(f"written: {folder / 'report.html'}, report.md and data.json")
 
 

@@ -5,11 +5,12 @@ measure_rows(splits, tokenizer)["lengths"][0]     # {"subset": "train", "text": 
 """
 
 import re
-from collections import defaultdict
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp import processes
@@ -18,25 +19,23 @@ from rlhf_exp.analysis.stats import mean_interval, share_interval
 from rlhf_exp.config.schema import Config
 from rlhf_exp.forms import ASK, DEMONSTRATE, PAIR, Form
 from rlhf_exp.runs.files import write_json
-from rlhf_exp.tasks import Task
+from rlhf_exp.tasks import TaskRows
 from rlhf_exp.tasks.texts import Row, Text
 from rlhf_exp.tasks.tokens import measure
 
 MOST = 1000
 """Rows of each split that a run tokenizes for its figures."""
 
-ANSWERS = ("completion", "chosen", "rejected")
+ANSWERS = ["completion", "chosen", "rejected"]
 TURN = re.compile(r"\n\n(?:Human|Assistant):")
 
 Splits = dict[str, tuple[Form, list[Row]]]
 """The rows of each split, and their form; a row may lack its answers."""
-Lengths = dict[str, int]
-"""Of one row: tokens of its prompt and of each answer, and turns."""
 Rows = list[dict[str, Any]]
 """Those of a table."""
 
 
-def list_rows(cfg: Config, task: Task) -> Splits:
+def list_rows(cfg: Config, task: TaskRows) -> Splits:
     """The rows of a run: those to train on, and the held-out ones, with answers if there are any."""
     splits: Splits = {"train": (cfg.algo.row.form, task.train)} if cfg.algo.row.trains else {}
     for form in (ASK, DEMONSTRATE, PAIR):
@@ -55,39 +54,34 @@ def write_data(folder: Path, facts: dict[str, Any], splits: Splits, tokenizer: P
 def measure_rows(splits: Splits, tokenizer: PreTrainedTokenizerBase, most: int | None = None) -> dict[str, Any]:
     """All figures; lengths are in tokens, of the first `most` rows of each split (None: of all). Pairs are taken
     together by their subset, other rows by their split."""
-    parts: dict[str, list[Lengths]] = defaultdict(list)
-    for split, (form, rows) in splits.items():
-        for row, lengths in zip(rows[:most], _measure_lengths(form, rows[:most], tokenizer), strict=True):
-            parts[row["subset"] if "chosen" in lengths and row["subset"] != "all" else split].append(lengths)
+    measured = [_measure_lengths(split, form, rows[:most], tokenizer) for split, (form, rows) in splits.items()]
+    lengths = pd.DataFrame(list(chain.from_iterable(measured)), columns=("subset", "turns", "prompt", *ANSWERS))
+    parts = dict(list(lengths.groupby("subset", sort=False)))
     if len(parts) > 1:
-        parts["all"] = [lengths for part in list(parts.values()) for lengths in part]
-    answered = {name: found for name, part in parts.items() if (found := [one for one in part if len(one) > 2])}
-    return {
-        "lengths": [
-            _summarise(name, text, values)
-            for name, part in parts.items()
-            for text in ("prompt", *ANSWERS)
-            if (values := [one[text] for one in part if text in one])
-        ],
-        "turns": [_summarise(name, "turns", [one["turns"] for one in part]) for name, part in parts.items()],
-        "budgets": [found for name, part in answered.items() for found in _list_truncated(name, part)],
-        "preference": [
-            _compare_lengths(name, pairs)
-            for name, part in answered.items()
-            if (pairs := [one for one in part if "chosen" in one])
-        ],
-        "counts": _count_repeats(splits),
-    }
+        parts["all"] = pd.concat(parts.values())
+    figures: dict[str, Any] = {"lengths": [], "turns": [], "budgets": [], "preference": []}
+    for name, part in parts.items():
+        for text in ("prompt", *ANSWERS):
+            if part[text].notna().any():
+                figures["lengths"].append(_summarise(name, text, part[text].dropna()))
+        figures["turns"].append(_summarise(name, "turns", part["turns"]))
+        if not (answered := part.dropna(subset=ANSWERS, how="all")).empty:
+            figures["budgets"] += _list_truncated(name, answered)
+        if not (pairs := part.dropna(subset="chosen")).empty:
+            figures["preference"].append(_compare_lengths(name, pairs))
+    return figures | {"counts": _count_repeats(splits)}
 
 
-def _measure_lengths(form: Form, rows: list[Row], tokenizer: PreTrainedTokenizerBase) -> list[Lengths]:
-    names = [list(_pick_answers(form, row)) for row in rows]
-    answers = [tuple(_pick_answers(form, row).values()) for row in rows]
-    counts = measure(tokenizer, [row["prompt"] for row in rows], answers)
-    return [
-        {"prompt": tokens.prompt, "turns": _count_turns(row["prompt"]), **dict(zip(of, tokens.answers, strict=True))}
-        for row, of, tokens in zip(rows, names, counts, strict=True)
-    ]
+def _measure_lengths(split: str, form: Form, rows: list[Row], tokenizer: PreTrainedTokenizerBase) -> Rows:
+    """Of each row its subset, its turns, and the tokens of its prompt and of each answer."""
+    answers = [_pick_answers(form, row) for row in rows]
+    counts = measure(tokenizer, [row["prompt"] for row in rows], [tuple(texts.values()) for texts in answers])
+    measured = []
+    for row, texts, tokens in zip(rows, answers, counts, strict=True):
+        subset = row["subset"] if "chosen" in texts and row["subset"] != "all" else split
+        lengths = {"subset": subset, "turns": _count_turns(row["prompt"]), "prompt": tokens.prompt}
+        measured.append(lengths | dict(zip(texts, tokens.answers, strict=True)))
+    return measured
 
 
 def _pick_answers(form: Form, row: Row) -> dict[str, Text]:
@@ -102,38 +96,30 @@ def _count_turns(prompt: Text) -> int:
     return sum(message["role"] != "system" for message in prompt) + 1
 
 
-def _summarise(subset: str, text: str, values: list[int]) -> dict[str, Any]:
-    array = np.asarray(values, dtype=np.float64)
-    quantiles = np.percentile(array, QUANTILES)
+def _summarise(subset: str, text: str, values: pd.Series) -> dict[str, Any]:
+    array = values.to_numpy(dtype=np.float64)
     return {
         "subset": subset,
         "text": text,
-        "n": len(values),
+        "n": len(array),
         "mean": float(array.mean()),
-        "std": float(array.std(ddof=1)) if len(values) > 1 else 0.0,
-        **{f"{q}%": float(value) for q, value in zip(QUANTILES, quantiles, strict=True)},
+        "std": float(array.std(ddof=1)) if len(array) > 1 else 0.0,
+        **{f"{q}%": float(np.percentile(array, q)) for q in QUANTILES},
         "max": int(array.max()),
     }
 
 
-def _compare_lengths(subset: str, pairs: list[Lengths]) -> dict[str, Any]:
+def _compare_lengths(subset: str, pairs: pd.DataFrame) -> dict[str, Any]:
     """How often the chosen answer is the longer one (a tie is a half), and by how much; intervals are over rows."""
-    differences = np.array([pair["chosen"] - pair["rejected"] for pair in pairs])
-    return {
-        "subset": subset,
-        "n": len(pairs),
-        "longer_wins": share_interval(((np.sign(differences) + 1) / 2).tolist()),
-        "longer_by": mean_interval(differences),
-    }
+    differences = (pairs["chosen"] - pairs["rejected"]).to_numpy()
+    longer_wins = share_interval(((np.sign(differences) + 1) / 2).tolist())
+    return {"subset": subset, "n": len(pairs), "longer_wins": longer_wins, "longer_by": mean_interval(differences)}
 
 
-def _list_truncated(subset: str, part: list[Lengths]) -> Rows:
+def _list_truncated(subset: str, part: pd.DataFrame) -> Rows:
     """For each budget, the share of rows whose prompt plus longer answer exceeds it, and of answers that exceed it."""
-    answers = [[one[name] for name in ANSWERS if name in one] for one in part]
-    texts = {
-        "prompt + answer": np.array([one["prompt"] + max(of) for one, of in zip(part, answers, strict=True)]),
-        "answer alone": np.array([n for of in answers for n in of]),
-    }
+    answers = part[ANSWERS]
+    texts = {"prompt + answer": part["prompt"] + answers.max(axis=1), "answer alone": answers.stack().dropna()}
     return [
         {"subset": subset, "text": text, **{str(budget): float((lengths > budget).mean()) for budget in BUDGETS}}
         for text, lengths in texts.items()
@@ -142,19 +128,22 @@ def _list_truncated(subset: str, part: list[Lengths]) -> Rows:
 
 def _count_repeats(splits: Splits) -> dict[str, int]:
     """Rows of each split, and prompts and rows that are repeated."""
-    prompts, rows = defaultdict[str, set[str]](set), list[tuple[str, tuple[str, ...]]]()
-    for split, (form, of_split) in splits.items():
-        for row in of_split:
-            prompts[str(row["prompt"])].add(split)
-            rows.append((str(row["prompt"]), tuple(map(str, _pick_answers(form, row).values()))))
-    answered = [row for row in rows if row[1]]
-    distinct = set(answered)
+    texts = pd.DataFrame(
+        [
+            (split, str(row["prompt"]), tuple(map(str, _pick_answers(form, row).values())))
+            for split, (form, rows) in splits.items()
+            for row in rows
+        ],
+        columns=("split", "prompt", "answers"),
+    )
+    answered = texts.loc[texts["answers"].map(len) > 0, ["prompt", "answers"]]
+    distinct = set(answered.itertuples(index=False, name=None))
     # A pair in both orders is found twice.
     swapped = [len(answers) == 2 and (prompt, answers[::-1]) in distinct for prompt, answers in distinct]
     return {
-        **{f"{split}_rows": len(of_split) for split, (_, of_split) in splits.items()},
-        "prompts_in_several_splits": sum(len(several) > 1 for several in prompts.values()),
-        "rows_with_an_earlier_prompt": len(rows) - len(prompts),
+        **{f"{split}_rows": len(rows) for split, (_, rows) in splits.items()},
+        "prompts_in_several_splits": int((texts.groupby("prompt")["split"].nunique() > 1).sum()),
+        "rows_with_an_earlier_prompt": int(texts["prompt"].duplicated().sum()),
         "rows_with_an_earlier_prompt_and_answers": len(answered) - len(distinct),
         "pairs_preferred_both_ways": sum(swapped) // 2,
     }

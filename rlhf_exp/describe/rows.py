@@ -16,7 +16,7 @@ from rlhf_exp.forms import ASK, DEMONSTRATE, PAIR
 from rlhf_exp.models.loading import read_tokenizer, set_thinking
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.untrained import build_tokenizer
-from rlhf_exp.tasks.loading import Loader, Task
+from rlhf_exp.tasks.loading import Loader, TaskRows
 from rlhf_exp.tasks.prompts import check_vocabulary
 
 DRAWN = 4096
@@ -34,7 +34,7 @@ def read_rows(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> tuple[dict[str
     _, keys = cfg.task.list_sources()[-1]
     loader = Loader.open(replace(cfg, task=keys), tokenizer)
     form = ASK if keys is not cfg.task else PAIR if keys.gives_pairs else DEMONSTRATE
-    form = form if form is not DEMONSTRATE or hasattr(loader.task, "demonstration") else ASK
+    form = form if form is not DEMONSTRATE or hasattr(keys, "demonstration") else ASK
     facts: dict[str, Any] = {}
     splits: Splits = {}
     if loader.source is None:
@@ -49,7 +49,7 @@ def read_rows(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> tuple[dict[str
         for split, items in loader.source.splits.items():
             answered = {item.id: row for item, row in loader.write(items, form, 0)}
             splits[split] = form, [answered.get(item.id, row) for item, row in loader.write(items, ASK, 0)]
-    check_vocabulary(tokenizer, Task(cfg.task.name, [row for _, rows in splits.values() for row in rows], [], None))
+    check_vocabulary(tokenizer, TaskRows(cfg.task.name, [row for _, rows in splits.values() for row in rows], [], None))
     return facts, splits
 
 

@@ -27,7 +27,7 @@ from rlhf_exp.dry_run.fitting import advise
 from rlhf_exp.dry_run.load import Lengths, build_on_meta, load_checked_task, load_shape_and_tokenizer, measure_lengths
 from rlhf_exp.runs.figures import write_name
 from rlhf_exp.runs.settings import flatten
-from rlhf_exp.tasks import Task
+from rlhf_exp.tasks import TaskRows
 from rlhf_exp.tasks.tokens import render
 
 PROMPT_LINES, LINE_WIDTH = 12, 110
@@ -124,7 +124,7 @@ def _describe_setting(cfg: Config) -> str:
     return f"{cfg.algo.name}{loss} on {cfg.task.name}, {cfg.model.path or cfg.model.name}, seed {cfg.seed}, on {device}"
 
 
-def _describe_rows(cfg: Config, task: Task) -> str:
+def _describe_rows(cfg: Config, task: TaskRows) -> str:
     made, held_out = str(len(task.train)), len(task.pairs if cfg.algo.row.scores else task.eval)
     samples = cfg.learns_from_samples and cfg.task.samples in (None, "self")
     if samples:
@@ -138,7 +138,7 @@ def count_rows(cfg: Config, args: TrainingArguments) -> int:
     return args.per_device_train_batch_size * args.gradient_accumulation_steps * count_processes(cfg)
 
 
-def count_steps(cfg: Config, args: TrainingArguments, task: Task | None) -> int:
+def count_steps(cfg: Config, args: TrainingArguments, task: TaskRows | None) -> int:
     """Optimizer steps, if no budget of tokens ends them; 0 if the rows that they follow from are not known, or nothing
     is trained."""
     if args.max_steps < 1 and task is not None and task.train:
@@ -183,7 +183,7 @@ def _list_bytes(parts: dict[str, float], separator: str) -> str:
     return separator.join(f"{what} {write_bytes(bytes_)}" for what, bytes_ in parts.items())
 
 
-def _render_prompt(tokenizer: PreTrainedTokenizerBase, task: Task) -> list[str]:
+def _render_prompt(tokenizer: PreTrainedTokenizerBase, task: TaskRows) -> list[str]:
     """The first lines of the first prompt, with the chat template applied, each of limited length."""
     prompt = (task.train or task.eval or task.pairs)[0]["prompt"]
     lines = render(tokenizer, [prompt], ask=True)[0].split("\n")[:PROMPT_LINES]

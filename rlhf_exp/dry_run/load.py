@@ -25,7 +25,7 @@ from rlhf_exp.models.loading import load_tokenizer
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.untrained import build_config, build_tokenizer
 from rlhf_exp.rewards import build_rewards, load_function
-from rlhf_exp.tasks import Task, load_task
+from rlhf_exp.tasks import TaskRows, load_task
 from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.sources import Unavailable
 from rlhf_exp.tasks.tokens import measure
@@ -86,7 +86,7 @@ def build_on_meta(cfg: Config, shape: PretrainedConfig) -> "tuple[PreTrainedMode
     return model, trained
 
 
-def load_checked_task(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Task | None:
+def load_checked_task(cfg: Config, tokenizer: Any, unchecked: list[str]) -> TaskRows | None:
     """The task with its rows, checked as a run checks them. None, and a line in `unchecked`, if they are only available
     from the network."""
     if tokenizer is None:
@@ -110,7 +110,7 @@ def load_checked_task(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Task
     return task
 
 
-def measure_lengths(cfg: Config, tokenizer: Any, task: Task | None) -> Lengths:
+def measure_lengths(cfg: Config, tokenizer: Any, task: TaskRows | None) -> Lengths:
     """The lengths in a sample of the rows."""
     names = [name for name in cfg.algo.row.form.columns if name not in ("prompt", "label")]
     sample = [] if task is None else (task.train or task.eval)[:SAMPLE_ROWS]

@@ -20,7 +20,7 @@ from rlhf_exp.models.source import ModelSource
 from rlhf_exp.runs.files import write_json, write_text
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.records import read_record
-from rlhf_exp.tasks import Task, draw_prompts, find_grader
+from rlhf_exp.tasks import TaskRows, draw_prompts
 from rlhf_exp.tasks.prompts import check_budget, check_vocabulary
 from rlhf_exp.tasks.sampled import count_samples
 
@@ -35,8 +35,8 @@ def sample(cfg: Config, folder: Path, model: ModelSource, tokenizer: PreTrainedT
         return folder
     k = cfg.task.sampling.completions
     cfg = replace(cfg, eval=replace(cfg.eval, completions=k, start_completions=k, greedy=False, seed=cfg.seed))
-    name, grade = cfg.task.name, find_grader(cfg.task)
-    task = Task(name, [], draw_prompts(cfg, tokenizer, cfg.task.sampling.rows), grade)
+    name = cfg.task.name
+    task = TaskRows(name, [], draw_prompts(cfg, tokenizer, cfg.task.sampling.rows), cfg.task.build_grader())
     check_vocabulary(tokenizer, task)
     check_budget(cfg, tokenizer, task.eval)
     facts = {"algo": "sample", "task": name, "model": model.name, "seed": cfg.seed, "max_tokens": cfg.max_tokens}

@@ -1,44 +1,57 @@
 """Reads command lines: starts what `python -m rlhf_exp ...` asks for, and composes configs for other commands.
 
-    start()         # one run, a sweep, or what Hydra's flags print, by sys.argv; the exit status
+    start(["algo=dpo"])      # one run, a sweep, or what --cfg prints; the exit status
     cfg, is_new = compose_command("describe", ["algo=none", f"output_dir={FOLDER}"], ["task=hh_rlhf"])
 
 `-cd sweeps` finds the shipped studies from any folder, and `resume=` brings the overrides of the run that it resumes.
 """
 
-import sys
-from argparse import ArgumentParser, Namespace
-from contextlib import redirect_stderr
-from io import StringIO
+from argparse import ArgumentParser
 from pathlib import Path
 
-from hydra._internal.hydra import Hydra
-from hydra._internal.utils import get_args_parser
+from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import open_dict
+from omegaconf import Container, OmegaConf, open_dict
 
 from rlhf_exp import processes
 from rlhf_exp.commands import parse_flags
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.compose import compose_config, compose_files, register_resolvers
+from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.keys import explain_key, name_key
-from rlhf_exp.config.reading import check_overrides, open_hydra, read_text, set_text
+from rlhf_exp.config.reading import read_text, set_text
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import suggest
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.launch.explain import explaining
-from rlhf_exp.launch.job import run_job
+from rlhf_exp.launch.job import check_job, run_checked
+from rlhf_exp.launch.jobs import Typed, read_sweep
+from rlhf_exp.launch.sweep import run_sweep
+from rlhf_exp.runs.environment import note_command
 from rlhf_exp.runs.lock import find_latest, follow_link
 from rlhf_exp.runs.plan import check_run_folder
 from rlhf_exp.runs.settings import recall
 
-PARSER = ArgumentParser(add_help=False, allow_abbrev=False)
-PARSER.add_argument("overrides", nargs="*")
-PARSER.add_argument("-cd", "--config-dir")
-PARSER.add_argument("--out")
+
+def build_parser(prog: str | None = None, epilog: str | None = None) -> ArgumentParser:
+    """A parser of overrides and of the flag -cd."""
+    parser = ArgumentParser(prog, epilog=epilog, add_help=False, allow_abbrev=False)
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    parser.add_argument("-cd", "--config-dir", metavar="FOLDER", help="configs beside the shipped ones")
+    return parser
 
 
-def start() -> int | None:
+PARSER = build_parser(prog="python -m rlhf_exp", epilog="--cfg hydra shows Hydra's own keys, such as those of sweeps.")
+PARSER.add_argument("-cn", "--config-name", metavar="NAME", help="the config to begin with, such as a sweep's")
+PARSER.add_argument("-m", "--multirun", action="store_true", help="a sweep: run every combination of KEY=A,B")
+PARSER.add_argument("--cfg", choices=("job", "hydra", "all"), help="only print the composed config")
+PARSER.add_argument("--package", metavar="KEY", help="with --cfg: only this part of it")
+PARSER.add_argument("--resolve", action="store_true", help="with --cfg: the values that references stand for")
+PARSER.add_argument("--hydra-help", action="store_true", help="this text")
+COMMAND = build_parser()
+COMMAND.add_argument("--out")
+
+
+def start(arguments: list[str]) -> int:
     """Start what the command line asks for; returns the exit status.
 
     Raises:
@@ -46,42 +59,46 @@ def start() -> int | None:
     """
     if problems := processes.check():
         raise ConfigError(problems)
-    args = _prepare_arguments()
-    if problems := check_overrides(args.overrides):
-        raise ConfigError(problems)
-    for flag in [flag for flag in ("package", "resolve") if getattr(args, flag) and not args.cfg]:
-        raise ConfigError([f"--{flag}: only with --cfg"])
-    if args.experimental_rerun:
-        raise ConfigError(["--experimental-rerun: repeats no run here; use resume=RUN_DIR"])
-    asked = {name for name, value in vars(args).items() if value} - {"overrides", "config_dir"}
-    if not asked and not any(text.startswith("hydra") for text in args.overrides):
-        with explaining(args.overrides):  # as `rlhf_exp.compose`: Hydra itself would compose twice
-            cfg, settings = compose_files([*args.overrides, "hydra.mode=RUN"], None, args.config_dir)
-        return run_job(cfg, settings)
-    register_resolvers()
-    with explaining(args.overrides), open_hydra(args.config_dir, args.config_path) as hydra:
-        return _call_hydra(hydra, args)
+    args = parse_flags(PARSER, arguments)
+    if args.hydra_help:
+        tell(PARSER.format_help(), end="")
+        return 0
+    for flag in ("package", "resolve"):
+        if getattr(args, flag) and not args.cfg:
+            raise ConfigError([f"--{flag}: only with --cfg"])
+    typed = complete(Typed(args.overrides, args.config_name, args.config_dir))
+    if args.cfg:
+        _show_config(typed, args.cfg, args.package, args.resolve)
+        return 0
+    arguments = [*["-m"] * args.multirun, *typed.list_arguments()]
+    note_command(arguments)
+    if args.multirun or typed.config_name or any(name_key(text).startswith("hydra") for text in typed.overrides):
+        sweep, settings = read_sweep(typed, arguments)
+        if args.multirun or settings.mode == RunMode.MULTIRUN:
+            return run_sweep(sweep, settings)
+    cfg, settings = typed.compose()
+    return run_checked(check_job(cfg, settings), cfg, settings)[0]
 
 
-def complete(overrides: list[str], config_name: str | None, config_dir: str | None) -> tuple[dict[str, str], list[str]]:
-    """The values of flags and the overrides to use instead: those of the run that is resumed, and the shipped studies.
+def complete(typed: Typed) -> Typed:
+    """What is to be composed, with the place of the shipped studies for `-cd sweeps`, and with the settings of the run
+    that is resumed.
 
     Raises:
-        ConfigError: a folder of configs that is not there.
+        ConfigError: a folder of configs that is not there, or a run that cannot be read.
     """
-    found = find_config_dir(config_dir)
-    flags = {"config_dir": found} if found and found != config_dir else {}
-    values = dict(text.split("=", 1) for text in overrides if "=" in text)
-    if "resume" not in values:
-        return flags, list(overrides)
-    if (named := read_text(values["resume"])) is None:  # Hydra says why, or null resumes none
-        return flags, list(overrides)
+    typed = typed._replace(config_dir=find_config_dir(typed.config_dir))
+    values = dict(text.split("=", 1) for text in typed.overrides if "=" in text)
+    named = read_text(values["resume"]) if "resume" in values else None
+    if named is None:  # Hydra says why it cannot be read; null resumes none
+        return typed
     folder = follow_link(str(find_latest(Path(named))))
-    overrides = [set_text("resume", folder) if typed.startswith("resume=") else typed for typed in overrides]
-    if config_name is not None:
-        return flags, overrides
+    own = [set_text("resume", folder) if text.startswith("resume=") else text for text in typed.overrides]
+    if typed.config_name is not None:
+        return typed._replace(overrides=own)
     flags, kept = recall(folder, typed=set(values))
-    return flags, [*kept, *overrides, set_text("output_dir", folder)]
+    overrides = [*kept, *own, set_text("output_dir", folder)]
+    return Typed(overrides, flags.get("config_name"), flags.get("config_dir", typed.config_dir))
 
 
 def find_config_dir(named: str | None) -> str | None:
@@ -105,7 +122,7 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
     Raises:
         ConfigError: a mistake in `arguments`, such as a flag or a key that only a run has.
     """
-    args = parse_flags(PARSER, arguments, PARSER.parse_intermixed_args)
+    args = parse_flags(COMMAND, arguments)
     for text in args.overrides:
         if name_key(text) in ("resume", "dry_run", "verbose"):
             raise ConfigError([f"{text}: not with rlhf_exp {command}, only with rlhf_exp"])
@@ -115,44 +132,28 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
     return cfg, not any(text.startswith("output_dir=") for text in overrides)
 
 
-def _prepare_arguments() -> Namespace:
-    """Complete `sys.argv` in place, since a run records its command, and parse it with Hydra's own parser."""
-    args = parse_flags(get_args_parser())
-    flags, overrides = complete(args.overrides, args.config_name, args.config_dir)
-    if overrides:  # the parser needs them to be adjacent
-        first = sys.argv.index(args.overrides[0])
-        sys.argv[first : first + len(args.overrides)] = overrides
-    # The last occurrence of a flag counts.
-    sys.argv += [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
-    return get_args_parser().parse_args()
+def _show_config(typed: Typed, part: str, package: str | None, resolve: bool) -> None:
+    """Print the config of an experiment, Hydra's own part, or both, as Hydra itself prints them.
 
-
-def _call_hydra(hydra: Hydra, args: Namespace) -> int:
-    """What needs Hydra itself: a sweep, a study, its own keys, and what its flags print; returns the exit status."""
-    from rlhf_exp.launch.sweep import register_plugins, run_sweep
-
-    register_plugins()
-    name, overrides = args.config_name or "config", args.overrides
-    if args.hydra_help:
-        args.overrides = [text for text in overrides if name_key(text).startswith("hydra")]  # it knows no other keys
-        hydra.hydra_help(name, get_args_parser(), args)
-    elif args.cfg:
-        with redirect_stderr(StringIO()):
-            try:
-                hydra.show_cfg(name, overrides, args.cfg, args.package, args.resolve)
-            except SystemExit:
-                raise ConfigError([f"--package {args.package}: {explain_key(args.package)}"]) from None
-    elif args.info:
-        hydra.show_info(args.info, name, overrides)
-    elif args.shell_completion:
-        hydra.shell_completion(name, overrides)
-    elif args.multirun or hydra.get_mode(name, overrides) == RunMode.MULTIRUN:
-        named = [text.split("=", 1)[1] for text in overrides if text.startswith("output_dir=")]
-        own = ["hydra.mode=MULTIRUN", *(f"hydra.sweep.dir={folder}" for folder in named)]
-        config = hydra.compose_config(name, [*overrides, *own], RunMode.MULTIRUN, with_log_configuration=True)
-        return run_sweep(config, hydra.config_loader)
-    else:
-        cfg = hydra.compose_config(name, [*overrides, "hydra.mode=RUN"], RunMode.RUN)
-        with open_dict(cfg):
-            return run_job(cfg, cfg.pop("hydra"))
-    return 0
+    Raises:
+        ConfigError: there is no such `package`.
+    """
+    shown, settings = typed.compose()
+    if part != "job":
+        with open_dict(shown):
+            shown.hydra = settings
+        HydraConfig.instance().set_config(shown)  # for references such as ${hydra:runtime.cwd}
+        OmegaConf.set_readonly(shown.hydra, None)
+    if part == "hydra":
+        shown = OmegaConf.masked_copy(shown, "hydra")
+    head = ""
+    if package not in (None, "_global_"):
+        shown, head = OmegaConf.select(shown, package), f"# @package {package}\n"
+        if shown is None:
+            raise ConfigError([f"--package {package}: {explain_key(package)}"])
+    if not isinstance(shown, Container):
+        tell(str(shown))
+        return
+    if resolve:
+        OmegaConf.resolve(shown)
+    tell(head + OmegaConf.to_yaml(shown), end="")

@@ -22,8 +22,6 @@ from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import one_of, suggest
 from rlhf_exp.errors import ConfigError
 
-EXTRAS = {"submitit_local": "slurm", "submitit_slurm": "slurm"}
-"""Options that a package brings, with its extra in pyproject.toml."""
 INSTEAD = {
     "model": "a hub id or a folder is model.path=PATH; the option ",
     "task": "rows of your own are task=file task.path=FILE; the option ",
@@ -118,8 +116,8 @@ def _explain_missing(error: MissingConfigException, overrides: Sequence[str]) ->
     if not group:
         studies = sorted(path.stem for path in (ROOT / "sweeps").glob("*.yaml"))
         return f"-cn {option}: no such config; studies, with -cd sweeps: {', '.join(studies)}"
-    if group.startswith("hydra/") and option in EXTRAS:
-        return f'{group}={option}: is not installed; pip install ".[{EXTRAS[option]}]"'
+    if group == "hydra/launcher" and option in ("submitit_local", "submitit_slurm"):
+        return f'{group}={option}: is not installed; pip install ".[slurm]"'
     if group == "loss_type":
         algo = _find_algorithm(overrides)
         if option not in (row := ALGORITHMS[algo]).losses or row.loss is None:

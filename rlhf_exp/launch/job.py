@@ -1,6 +1,6 @@
-"""One experiment of the command line: its composed config is checked, its folder claimed, and the run started.
+"""One experiment: its composed config is checked, its folder claimed, and the run started.
 
-run_job(cfg, settings)      # the exit status; called for each job of a sweep
+status, folder = run_checked(check_job(cfg, settings), cfg, settings)
 """
 
 import sys
@@ -8,12 +8,11 @@ from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from rlhf_exp import processes
-from rlhf_exp.commands import guard
 from rlhf_exp.config.compose import parse
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.rules.files import find_missing_weights
@@ -24,27 +23,6 @@ from rlhf_exp.runs.inputs import find_unknown_code, note_code
 from rlhf_exp.runs.lock import claim, point_latest
 from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, plan_job, start_anew
 from rlhf_exp.runs.records import read_record
-
-if TYPE_CHECKING:
-    from rlhf_exp.launch.workers import Jobs
-
-
-def run_job(cfg: DictConfig, settings: DictConfig, jobs: "Jobs | None" = None, again: bool = False) -> int:
-    """Check one composed config and run it; returns its exit status.
-
-    Args:
-        settings: Hydra's own part of the config.
-        jobs: the sweep that the job is one of.
-        again: a scheduler has ended this job before, and starts it again: it goes on in its folder.
-    """
-    where = ""
-    if jobs is not None:
-        name = jobs.name(settings.job.num, settings.overrides.task)
-        jobs.place(cfg, settings)
-        cfg.skip_finished = cfg.skip_finished or again  # after its folder was named
-        tell(f"\n{name}" if settings.job.num else name)
-        where = f"{name}: "
-    return guard(lambda: run_checked(check_job(cfg, settings), cfg, settings)[0], where=where)
 
 
 def check_job(cfg: DictConfig, settings: DictConfig, absent: Collection[str] = ()) -> Config:

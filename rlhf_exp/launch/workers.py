@@ -1,120 +1,196 @@
-"""The jobs of a sweep as Hydra's launchers call them, in this process or in others (joblib, submitit).
+"""Runs the jobs of a sweep: one after the other in this process, or in other processes by joblib or submitit.
 
-    jobs = Jobs(run_job, list(sys.argv), folder, total=12, swept=frozenset(["seed"]), use_cpu=True)
-    with Relay(jobs):
-        ...                      # Hydra's launcher: jobs(cfg) for each job, in another process with a copy of `jobs`
-    jobs.end()                   # the jobs' exit statuses
+    statuses = run_jobs(sweep, run_job, settings, use_cpu=True)      # the jobs' exit statuses
 
-Files in `jobs.notes` say which process runs which job, and how each job has ended.
+Files in a folder of notes say which process runs which job, and how each job has ended: the first process passes
+signals on to them, and a process that dies does not take the results of others with it.
 """
 
+import ctypes
 import io
 import json
 import os
-import re
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from dataclasses import dataclass, field
-from hashlib import sha256
+from dataclasses import dataclass, fields
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from rlhf_exp import processes
-from rlhf_exp.errors import FAILED, SIGNALLED, Stop, say
+from rlhf_exp.errors import FAILED, SIGNALLED, ConfigError, Stop, say, tell
+from rlhf_exp.launch.jobs import Sweep
 from rlhf_exp.runs.files import write_json, write_text
 from rlhf_exp.runs.stopping import SIGNALS, StopSignals
 
+Work = Callable[[Sweep, int, bool], int]
+"""Runs one job, by its number from 0, and whether it has begun before; returns its exit status."""
+LAUNCHERS = ("basic", "joblib", "submitit_local", "submitit_slurm")
 STOP = "stop"
 SUBMITTED = "SUBMITIT_EXECUTOR" in os.environ
 """Whether this process is a job of submitit, which sends it PREEMPTION before its time is up."""
 PREEMPTION = signal.Signals[f"SIG{os.environ.get('SUBMITIT_PREEMPT_SIGNAL', 'USR2')}"]
 PATIENCE = 2
 """Signals that are passed on to the jobs; the next one ends their processes at once."""
-MOST_LETTERS = 100  # in the name of a job's folder; a longer one is shortened and ends with a hash
 
 
-def name_folder(overrides: Iterable[str], swept: Collection[str]) -> str:
-    """The folder of a job by what its sweep varies, in letters that `resume=` takes without quotes."""
-    own = [text.replace("=", "-", 1) for text in overrides if text.split("=")[0] in swept]
-    name = re.sub(r"[^\w.+-]+", "_", "_".join(own).replace("experiment-", ""))
-    if len(name) > MOST_LETTERS:
-        name = f"{name[: MOST_LETTERS - 9]}-{sha256(' '.join(own).encode()).hexdigest()[:8]}"
-    return name
+def run_jobs(sweep: Sweep, work: Work, settings: DictConfig, use_cpu: bool) -> list[int]:
+    """Run all jobs as `hydra/launcher=` says; returns the exit status of each, FAILED of one whose process has died.
 
-
-def _name_process() -> tuple[str, int]:
-    return socket.gethostname(), os.getpid()
-
-
-@dataclass
-class Jobs:
-    """What the jobs of one sweep have in common, also in processes that lack the command line.
-
-    Attributes:
-        work: runs one job: of its config, Hydra's part of it, these Jobs, and whether it has begun before.
-        argv: the command line.
-        folder: of the sweep.
-        total: how many jobs there are.
-        swept: the keys that the jobs differ in.
+    Raises:
+        ConfigError: no such launcher, or the scheduler refuses the jobs.
+        Stop: a signal has ended jobs, and so the sweep.
     """
+    launcher = settings.runtime.choices["hydra/launcher"]
+    if launcher not in LAUNCHERS:
+        raise ConfigError([f"hydra/launcher={launcher}: must be one of {', '.join(LAUNCHERS)}"])
+    settings.sweep.dir = str(sweep.folder)
+    options: Any = OmegaConf.to_container(OmegaConf.create({"hydra": settings}).hydra.launcher, resolve=True)
+    options.pop("_target_")  # Hydra's own class
+    if launcher == "joblib":
+        options["n_jobs"] = choose_processes(options["n_jobs"], len(sweep.jobs), use_cpu)
+    if launcher == "basic" or options.get("n_jobs") == 1:
+        return _run_here(sweep, work)
+    with TemporaryDirectory(prefix=".jobs_", dir=sweep.folder) as notes:
+        jobs = Jobs(sweep, work, Path(notes))
+        with Relay(jobs) as relay:
+            if launcher == "joblib":
+                _run_with_joblib(jobs, options)
+            else:
+                _run_with_submitit(jobs, relay, launcher.removeprefix("submitit_"), options)
+        return jobs.list_statuses()
 
-    work: Callable[[DictConfig, DictConfig, "Jobs", bool], int]
-    argv: list[str]
-    folder: Path
-    total: int
-    swept: frozenset[str]
-    use_cpu: bool
-    notes: Path = Path()  # a folder that `run_sweep` makes
-    home: tuple[str, int] = field(default_factory=_name_process)
 
-    def __call__(self, cfg: DictConfig) -> None:
-        """Run one job and note its exit status.
+def choose_processes(wanted: int, jobs: int, use_cpu: bool) -> int:
+    """How many jobs run at once with joblib, by `hydra.launcher.n_jobs`. By default (-1) as many as there are cores,
+    and on a GPU one, since two would compete for its memory."""
+    from joblib import cpu_count
 
-        Raises:
-            Stop: a signal has ended the job, and the sweep runs in this process; elsewhere no further job is started.
-        """
-        settings: DictConfig = HydraConfig.get()  # type: ignore[assignment]
-        number, at_home = settings.job.num, _name_process() == self.home
-        again = (self.notes / f"{number}.json").exists()  # a scheduler has preempted the job, and starts it again
-        status = self.work(cfg, settings, self, again) if at_home else self._run_here(cfg, settings, again)
-        self._note(number, status=status)
+    if wanted != -1:
+        return wanted
+    return min(cpu_count(), jobs) if use_cpu else 1
+
+
+def _run_here(sweep: Sweep, work: Work) -> list[int]:
+    """Run the jobs one after the other in this process. Of several processes each runs all jobs."""
+    statuses = []
+    for number in range(len(sweep.jobs)):
+        status = work(sweep, number, False)
         if status and processes.count() > 1:
             processes.leave(status)
+        if status > SIGNALLED:
+            raise Stop(status - SIGNALLED)
+        statuses.append(status)
+    return statuses
+
+
+def _run_with_joblib(jobs: "Jobs", options: dict[str, Any]) -> None:
+    """Run the jobs in `n_jobs` processes, each of which takes one job after the other; joblib divides the cores among
+    them (OMP_NUM_THREADS). After jobs that end at once its own batch size would give a process several in one go."""
+    from joblib import Parallel, delayed
+
+    try:
+        Parallel(**options | {"backend": "loky", "batch_size": 1})(map(delayed(jobs.run), range(len(jobs.sweep.jobs))))
+    except BrokenProcessPool:
+        say("the process of a job has died (out of memory?), and those of the other jobs were ended")
+
+
+def _run_with_submitit(jobs: "Jobs", relay: "Relay", cluster: str, options: dict[str, Any]) -> None:
+    """Submit each job and wait for all of them, also if the process of one dies. Output goes to files.
+
+    Raises:
+        ConfigError: the scheduler is missing, or refuses them.
+    """
+    import submitit
+    from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
+
+    from rlhf_exp.launch.slurm import Queue
+
+    folder = options.pop("submitit_folder")
+    if folder.endswith("/%j"):  # submitit's default: a folder of that very name
+        folder = str(jobs.sweep.folder / ".submitit")
+    tell(f"output of the jobs: {folder}")
+    common = {item.name for item in fields(BaseQueueConf)}
+    named = {name if name in common else f"{cluster}_{name}": value for name, value in options.items()}
+    limit = f"{cluster}_max_num_timeout"
+    limits = {limit: named.pop(limit)} if limit in named else {}
+    try:
+        executor = submitit.AutoExecutor(cluster=cluster, folder=folder, **limits)
+        executor.update_parameters(**named)
+        submitted = executor.map_array(jobs, range(len(jobs.sweep.jobs)))
+    except RuntimeError as error:  # what sbatch prints, on stderr already
+        raise ConfigError([f"hydra.launcher: {str(error).strip().splitlines()[-1]}"]) from None
+    relay.cancel = Queue(submitted).cancel_pending
+    for number, job in enumerate(submitted, 1):
+        try:
+            job.results()
+        except RuntimeError:
+            if not jobs.stopped_by():
+                say(f"the process of job {number} has died (state: {job.state}), see {job.paths.stderr}")
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The jobs of a sweep in other processes, which get a copy of this. `notes`: a folder for what is known of each
+    job: its process, and its exit status once it has ended."""
+
+    sweep: Sweep
+    work: Work
+    notes: Path
+
+    def run(self, number: int) -> None:
+        """Run a job in this process, which goes on to the next job after this one, and note its exit status. After a
+        signal to one job no other is started."""
+        again = number in self._read_notes()  # a scheduler has preempted the job, and starts it again
+        requeue: Any = signal.getsignal(PREEMPTION)  # submitit's handler
+        _end_with_parent()
+        _prefix_lines(f"[{number + 1}/{len(self.sweep.jobs)}] ")
+        for name in SIGNALS:
+            if signal.getsignal(name) != signal.SIG_IGN:  # which StopSignals would leave alone
+                signal.signal(name, lambda *_: None)  # between two jobs: an ended process ends all others too
+        with StopSignals() as signals:
+            try:
+                self._note(number, pid=os.getpid(), slurm=_name_slurm_job())
+                stopped = self.stopped_by()
+                status = SIGNALLED + stopped if stopped else self.work(self.sweep, number, again)
+            except KeyboardInterrupt:
+                status = SIGNALLED + (signals.received or signal.SIGINT)
+        if SUBMITTED and not self.stopped_by() and _is_preempted(status):
+            try:
+                requeue(PREEMPTION, None)  # ends this process
+            except subprocess.CalledProcessError:  # Slurm has done so itself, there being no grace time
+                sys.exit(status)  # without a result, for which the first process waits
+            except RuntimeError as error:  # the time limit, for the last time
+                say(str(error))
+        self._note(number, status=status)
         if status > SIGNALLED and not SUBMITTED:  # a scheduler sends its signals to each job for itself
-            write_text(self.notes / STOP, str(status - SIGNALLED), any_rank=True)
-            if at_home:
-                raise Stop(status - SIGNALLED)
+            write_text(self.notes / STOP, str(status - SIGNALLED))
 
-    def name(self, number: int, overrides: list[str]) -> str:
-        """job 3 of 18 (seed=0 max_tokens=64); `number` counts from 0."""
-        return f"job {number + 1} of {self.total} ({' '.join(overrides)})"
+    __call__ = run
+    """As submitit calls it."""
 
-    def place(self, cfg: DictConfig, settings: DictConfig) -> None:
-        """Set the folder of a job. With skip_finished its name has no number, since numbers change when the study
-        grows, and finished jobs must be found again."""
-        name = name_folder(settings.overrides.task, self.swept)
-        if not cfg.skip_finished or not name:
-            name = f"{settings.job.num:02d}_{name}"
-        cfg.output_dir = str(self.folder / name)
+    def checkpoint(self, number: int) -> Any:
+        """What submitit puts into the queue again when it preempts a job."""
+        from submitit.helpers import DelayedSubmission
 
-    def end(self) -> dict[int, int]:
-        """The exit status of each job by its number, now that none is running: FAILED if it has none, for its process
-        has died.
+        return DelayedSubmission(self, number)
+
+    def list_statuses(self) -> list[int]:
+        """The exit status of each job, now that none is running.
 
         Raises:
             Stop: a signal has ended jobs, and so the sweep.
         """
         if number := self.stopped_by():
             raise Stop(number)
-        ended = {number: job.get("status", FAILED) for number, job in self._read_notes().items()}
-        return {number: ended.get(number, FAILED) for number in range(self.total)}
+        known = self._read_notes()
+        return [known.get(number, {}).get("status", FAILED) for number in range(len(self.sweep.jobs))]
 
     def stop(self, number: int) -> int:
         """Send a signal to the running jobs, and start no other; returns how many are running."""
@@ -133,31 +209,6 @@ class Jobs:
         path = self.notes / STOP
         return int(path.read_text()) if path.exists() else 0
 
-    def _run_here(self, cfg: DictConfig, settings: DictConfig, again: bool) -> int:
-        """Run a job in a process of the launcher, which goes on to the next job after this one."""
-        number = settings.job.num
-        sys.argv[:] = self.argv
-        requeue: Any = signal.getsignal(PREEMPTION)  # submitit's handler
-        _prefix_lines(f"[{number + 1}/{self.total}] " if self.total else f"[{number + 1}] ")
-        for name in SIGNALS:
-            if signal.getsignal(name) != signal.SIG_IGN:  # which StopSignals would leave alone
-                signal.signal(name, lambda *_: None)  # between two jobs: an ended process ends all others too
-        with StopSignals() as signals:
-            try:
-                self._note(number, pid=os.getpid(), slurm=_name_slurm_job())
-                stopped = self.stopped_by()
-                status = SIGNALLED + stopped if stopped else self.work(cfg, settings, self, again)
-            except KeyboardInterrupt:
-                status = SIGNALLED + (signals.received or signal.SIGINT)
-        if SUBMITTED and not self.stopped_by() and _is_preempted(status):
-            try:
-                requeue(PREEMPTION, None)  # ends this process
-            except subprocess.CalledProcessError:  # Slurm has done so itself, there being no grace time
-                sys.exit(status)  # without a result, for which the first process waits
-            except RuntimeError as error:  # the time limit, for the last time
-                say(str(error))
-        return status
-
     def _read_notes(self) -> dict[int, dict[str, Any]]:
         """What is known of each job that has begun, by its number."""
         return {int(path.stem): json.loads(path.read_text(encoding="utf-8")) for path in self.notes.glob("[0-9]*.json")}
@@ -165,7 +216,7 @@ class Jobs:
     def _note(self, number: int, **facts: Any) -> None:
         """Write what is known of a job. If the folder is gone, so is the process that would read it."""
         with suppress(FileNotFoundError):
-            write_json(self.notes / f"{number}.json", facts, any_rank=True)
+            write_json(self.notes / f"{number}.json", facts)
 
 
 class Relay(StopSignals):
@@ -203,6 +254,12 @@ class Prefixed(io.TextIOBase):
         return self._stream.fileno()
 
 
+def _end_with_parent() -> None:
+    """On Linux, have this process get SIGTERM if the first process is killed, unless it is a scheduler's."""
+    if sys.platform == "linux" and not SUBMITTED:
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
 def _prefix_lines(prefix: str) -> None:
     """Set the prefix of this process's output. The streams stay the same ones: loggers keep them from job to job."""
     if not isinstance(sys.stdout, Prefixed):
@@ -212,12 +269,12 @@ def _prefix_lines(prefix: str) -> None:
 
 
 def _name_slurm_job() -> str | None:
-    """4711_2 for task 2 of array 4711, whose SLURM_JOB_ID may be 4711 too, by which Slurm's commands understand the
-    whole array; None if this process is no job of Slurm."""
+    """4711_2 for task 2 of array 4711; None if this process is no job of Slurm."""
     if os.environ.get("SUBMITIT_EXECUTOR") != "slurm":
         return None
-    array = os.environ.get("SLURM_ARRAY_JOB_ID")
-    return f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}" if array else os.environ["SLURM_JOB_ID"]
+    from submitit import JobEnvironment
+
+    return JobEnvironment().job_id
 
 
 def _is_preempted(status: int) -> bool:

@@ -19,8 +19,9 @@ from rlhf_exp.config.model_shape import ASSETS, find_local_base
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.inputs import hash_weights
-from rlhf_exp.runs.load import read_config, refusing_damage
+from rlhf_exp.runs.load import refusing_damage
 from rlhf_exp.runs.manifest import explain_damage, remedy
+from rlhf_exp.runs.settings import read_config
 
 if TYPE_CHECKING:
     import torch

@@ -38,12 +38,13 @@ def write_texts(
     """
     if grade is None:
         return list_attacks(rows, "{}", []), False
-    loader, keys = Loader.open(cfg, tokenizer), cfg.task
-    task, demonstrated, golds = loader.task, keys.demonstrates or hasattr(loader.task, "gold"), {}
+    loader, golds = Loader.open(cfg, tokenizer), {}
+    task: Any = cfg.task
+    demonstrated = task.demonstrates or hasattr(task, "gold")
     if hasattr(task, "gold") or hasattr(task, "demonstration"):
         taken = loader.take(ASK, cfg.eval.split, len(rows), cfg.eval.seed, cfg.max_tokens, distinct=True, fewer=True)
-        write = task.gold if hasattr(task, "gold") else lambda item, keys: task.demonstration(item, keys, "0")
-        golds = {item.id: write(item, keys) for item in taken.items}
+        write = task.gold if hasattr(task, "gold") else lambda item: task.demonstration(item, "0")
+        golds = {item.id: write(item) for item in taken.items}
     texts = [(text, row) for row in rows if (text := golds.get(row["id"]))]
     read = [(grade(text, row).extracted or ("" if demonstrated else text), row) for text, row in texts]
     known = [(answer, row) for answer, row in read if answer]  # as the grader reads them

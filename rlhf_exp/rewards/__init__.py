@@ -33,7 +33,7 @@ from rlhf_exp.graders.user_code import RewardError, call, describe_value, import
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
-    from rlhf_exp.tasks import Row, Task
+    from rlhf_exp.tasks import Row, TaskRows
 
 RewardFunction = Callable[..., list[float]]
 
@@ -43,7 +43,7 @@ MESSAGES = 'completions are lists of messages, of which the text is completion[0
 ALWAYS, IN_TRAINING = ("prompts", "completions", "completion_ids"), ("trainer_state", *LOGS)
 
 
-def build_rewards(cfg: "Config", task: "Task") -> list[RewardFunction]:
+def build_rewards(cfg: "Config", task: "TaskRows") -> list[RewardFunction]:
     """Build every reward that `cfg.reward.weights` names: one of `cfg.reward.functions`, or of the package.
 
     Raises:
@@ -65,7 +65,7 @@ def build_rewards(cfg: "Config", task: "Task") -> list[RewardFunction]:
     return built
 
 
-def load_function(name: str, where: str, task: "Task") -> RewardFunction:
+def load_function(name: str, where: str, task: "TaskRows") -> RewardFunction:
     """Import FUNCTION from FILE.py, and name it `name`.
 
     Its values are checked at every call. A problem in the first call, before training, is refused in one line; later

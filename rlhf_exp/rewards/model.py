@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import read_text
-from rlhf_exp.runs.load import read_config, refusing_damage
 from rlhf_exp.runs.records import Evaluation, read
-from rlhf_exp.tasks import Task, Text, as_completion
+from rlhf_exp.runs.settings import read_config, read_key
+from rlhf_exp.tasks import TaskRows, Text, as_completion
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-def load_model_reward(cfg: Config, task: Task) -> Callable[..., list[float]]:
+def load_model_reward(cfg: Config, task: TaskRows) -> Callable[..., list[float]]:
     """The reward function `model`. With `reward.normalize` its unit is a standard deviation over held-out answers.
 
     Raises:
@@ -75,8 +75,7 @@ def _check_prompts(cfg: Config, tokenizer: "PreTrainedTokenizerBase", prompts: l
     from rlhf_exp.tasks.prompts import count_unknown
 
     key, chat = f"reward.path={cfg.reward.path}", not isinstance(prompts[0], str)
-    with refusing_damage(key):
-        form = read_config(Path(cfg.reward.path or "").expanduser()).get("task", {}).get("prompt")
+    form = read_key(read_config(Path(cfg.reward.path or "").expanduser()), "task.prompt")
     reads_chat = tokenizer.chat_template is not None and form != "plain"
     unsaid = form is None and tokenizer.chat_template is not None  # no run that tells
     if reads_chat != chat and not unsaid:

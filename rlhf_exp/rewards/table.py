@@ -5,7 +5,7 @@
 
 A reward function takes the config, the task, and by name what TRL passes: prompts, completions, completion_ids, the
 row's columns, in training also trainer_state and log_metric. It returns one float per completion. First come those that
-look at the answer (Countdown's own are in countdown.py), then those that look at length and form, then the controls.
+look at the answer (Countdown's own is in countdown.py), then those that look at length and form, then the controls.
 Every command imports this module, so ML libraries are imported only inside functions.
 """
 
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import GRADES, Grade, NumberGrade, read_text
-from rlhf_exp.rewards.countdown import graduated, process
+from rlhf_exp.rewards.countdown import graduated
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
-    from rlhf_exp.tasks import Task
-    from rlhf_exp.tasks.schema import TaskKeys
+    from rlhf_exp.tasks import TaskRows
+    from rlhf_exp.tasks.task import Task
 
 Texts = list[Any]
 """Each a string, or for chat prompts a list of messages."""
@@ -30,7 +30,7 @@ Log = Callable[[str, float], None]
 
 
 def outcome(
-    cfg: "Config", task: "Task", /, prompts: Texts, completions: Texts, log_metric: Log | None = None,
+    cfg: "Config", task: "TaskRows", /, prompts: Texts, completions: Texts, log_metric: Log | None = None,
     log_extra: Callable[[str, list[str]], None] | None = None, **columns: Any,
 ) -> list[float]:  # fmt: skip
     """The task's own grade: 1.0 for a correct answer, 0.1 for a wrong one, 0.0 for none. Training also logs the share
@@ -45,7 +45,13 @@ def outcome(
 
 
 def length_efficiency(
-    cfg: "Config", task: "Task", /, prompts: Texts, completions: Texts, completion_ids: list[list[int]], **columns: Any
+    cfg: "Config",
+    task: "TaskRows",
+    /,
+    prompts: Texts,
+    completions: Texts,
+    completion_ids: list[list[int]],
+    **columns: Any,
 ) -> list[float]:
     """The task's grade, minus up to a fifth of it for length: `grade * (0.8 + 0.2 * min(1, 200 / tokens))`, over tokens
     including the end token; the 200 is `reward.length_efficiency.tokens`. Only a longer completion loses anything."""
@@ -54,7 +60,9 @@ def length_efficiency(
     return [grade.score * (0.8 + 0.2 * share) for grade, share in zip(grades, shares, strict=True)]
 
 
-def self_consistency(cfg: "Config", task: "Task", /, prompts: Texts, completions: Texts, **columns: Any) -> list[float]:
+def self_consistency(
+    cfg: "Config", task: "TaskRows", /, prompts: Texts, completions: Texts, **columns: Any
+) -> list[float]:
     """1.0 for an answer that no other answer of its group outvotes, else 0.0: the policy's most frequent answer is
     rewarded, right or wrong (Zuo et al. 2025, arXiv:2504.16084).
 
@@ -81,7 +89,7 @@ def agree(groups: list[str], answers: list[str | None]) -> list[float]:
     return [float(answer is not None and votes[group, answer] == most[group]) for group, answer in pairs]
 
 
-def think_format(cfg: "Config", task: "Task", /, completions: Texts, **columns: Any) -> list[float]:
+def think_format(cfg: "Config", task: "TaskRows", /, completions: Texts, **columns: Any) -> list[float]:
     """Whether a completion begins with `<think> ... </think>`, 1.0 or 0.0: TRL's think_format_reward, which accepts
     only messages. A plain completion is read without the white space between it and its prompt, which byte-level
     tokenizers keep in decoding and word-level ones lose. If `<think>` is in the prompt, as some chat templates write
@@ -91,14 +99,14 @@ def think_format(cfg: "Config", task: "Task", /, completions: Texts, **columns: 
     return think_format_reward([[{"content": c.lstrip()}] if isinstance(c, str) else c for c in completions])
 
 
-def brevity(cfg: "Config", task: "Task", /, completions: Texts, **columns: Any) -> list[float]:
+def brevity(cfg: "Config", task: "TaskRows", /, completions: Texts, **columns: Any) -> list[float]:
     """2 minus a sixteenth of the words, a reward that is known in closed form: 2.0 for a completion without words, 0
     for 32 words. Words are separated by white space."""
     return [2 - len(read_text(completion).split()) / 16 for completion in completions]
 
 
 def overlong(
-    cfg: "Config", task: "Task", /, completion_ids: list[list[int]], trainer_state: Any = None, **columns: Any
+    cfg: "Config", task: "TaskRows", /, completion_ids: list[list[int]], trainer_state: Any = None, **columns: Any
 ) -> list[float]:
     """A penalty that grows over the last tokens of the budget, from 0 to -1: TRL's get_soft_overlong_punishment.
 
@@ -124,7 +132,7 @@ def check_cache(cfg: "Config") -> list[str]:
     return [f"reward.overlong.cache={cache}: must be at most {smallest}, the smallest completion budget"]
 
 
-def repetition(cfg: "Config", task: "Task", /, **columns: Any) -> list[float]:
+def repetition(cfg: "Config", task: "TaskRows", /, **columns: Any) -> list[float]:
     """A penalty for repeated n-grams of tokens: TRL's get_repetition_penalty_reward.
 
     `reward.repetition.max_penalty` times the share of the completion's n-grams that occurred before in it, over token
@@ -136,7 +144,7 @@ def repetition(cfg: "Config", task: "Task", /, **columns: Any) -> list[float]:
     return get_repetition_penalty_reward(cfg.reward.repetition.ngram_size, cfg.reward.repetition.max_penalty)(**columns)
 
 
-def random(cfg: "Config", task: "Task", /, prompts: Texts, completions: Texts, **columns: Any) -> list[float]:
+def random(cfg: "Config", task: "TaskRows", /, prompts: Texts, completions: Texts, **columns: Any) -> list[float]:
     """A control without information: a uniform number in [0, 1) for seed, prompt and completion (Shao et al. 2025,
     arXiv:2506.10947), 48 bits of the SHA-256 of all three. It is the same in training, in the evaluation and after
     resuming. A policy can memorize it for prompts that are repeated, but for new prompts there is nothing to learn."""
@@ -145,7 +153,7 @@ def random(cfg: "Config", task: "Task", /, prompts: Texts, completions: Texts, *
     return [int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big") / 2**48 for text in texts]
 
 
-def constant(cfg: "Config", task: "Task", /, completions: Texts, **columns: Any) -> list[float]:
+def constant(cfg: "Config", task: "TaskRows", /, completions: Texts, **columns: Any) -> list[float]:
     """A control without information: `reward.constant.value` for every completion. Advantages within a group are 0, so
     what a policy still learns comes from the other terms of the loss, such as the KL penalty."""
     return [float(cfg.reward.constant.value)] * len(completions)
@@ -161,7 +169,7 @@ def check_path(cfg: "Config") -> list[str]:
     return []
 
 
-def _grade(task: "Task", prompts: Texts, completions: Texts, columns: dict[str, Any]) -> list[Grade]:
+def _grade(task: "TaskRows", prompts: Texts, completions: Texts, columns: dict[str, Any]) -> list[Grade]:
     """The task's grade of each completion, by its row with the prompt. Only lists in `columns` belong to rows; TRL's
     `trainer_state` does not. The evaluation has graded them already."""
     if GRADES in columns:
@@ -185,21 +193,20 @@ class Reward(NamedTuple):
     needs: tuple[str, ...] = ()
     check: Callable[["Config"], list[str]] | None = None
 
-    def is_readable(self, task: "TaskKeys | type[TaskKeys]") -> bool:
+    def is_readable(self, task: "Task") -> bool:
         """Whether the task has what the reward reads."""
         return {*self.needs} <= {*task.columns, *(["grade"] if task.graded else [])}
 
 
-GRADE, COUNTDOWN = ("grade",), ("numbers", "target")
+GRADE = ("grade",)
 REWARDS = {
     "brevity": Reward(brevity),
     "constant": Reward(constant),
-    "graduated": Reward(graduated, COUNTDOWN),
+    "graduated": Reward(graduated, ("numbers", "target")),
     "length_efficiency": Reward(length_efficiency, GRADE),
     "model": Reward(None, check=check_path),
     "outcome": Reward(outcome, GRADE),
     "overlong": Reward(overlong, check=check_cache),
-    "process": Reward(process, COUNTDOWN),
     "random": Reward(random),
     "repetition": Reward(repetition),
     "self_consistency": Reward(self_consistency, GRADE),

@@ -103,25 +103,29 @@ def clear_unfinished(folder: Path, newest: Path | None) -> None:
 
 
 def find_best(run_dir: Path) -> KeptBest:
-    """Look for the best whole policy in a run's folder, of equal ones the first; changes nothing.
-
-    Where its folder has no best.json, or a torn one, run.json says which it is.
-    """
+    """Look for the best whole policy in a run's folder, of equal ones the first; changes nothing. run.json says too
+    which was the best, where its folder has no best.json, or a damaged one."""
     recorded = read_record(run_dir).best
-    places = [path for path in (*run_dir.glob("best-*"), run_dir / "model") if path.is_dir()]
-    named = next((path for path in places if recorded and path.name in (f"best-{recorded.step}", "model")), None)
-    facts = {path: _read_facts(path) or (recorded if path == named else None) for path in places}
-    found = [BestPolicy(path, of) for path, of in facts.items() if of]
-    found.sort(key=lambda one: (-one.value, one.facts.step))
-    reasons = [_explain_best(one.path) for one in found]
-    best = next((one for one, reason in zip(found, reasons, strict=True) if reason is None), None)
-    broken = [f"{one.path.name}: {reason}" for one, reason in zip(found, reasons, strict=True) if reason]
-    return KeptBest(best, broken, found[0].facts.step if found and found[0] is not best else None)
+    damaged = [recorded] if recorded else []
+    whole, broken = list[BestPolicy](), list[str]()
+    for path in (*run_dir.glob("best-*"), run_dir / "model"):
+        # In model/ reports write cards.
+        reason = explain_damage(path) if path.name == "model" else explain_broken(path)
+        facts = _read_facts(path)
+        if reason:
+            broken.append(f"{path.name}: {reason}")
+            damaged += [facts] if facts else []
+        elif facts:
+            whole.append(BestPolicy(path, facts))
+    best = min(whole, key=lambda policy: _rank(policy.facts), default=None)
+    lost = min(damaged, key=_rank, default=None)
+    is_better = lost is not None and (best is None or _rank(lost) < _rank(best.facts))
+    return KeptBest(best, broken, lost.step if lost and is_better else None)
 
 
-def _explain_best(path: Path) -> str | None:
-    """Why a policy is not as it was saved. In model/ reports write cards."""
-    return explain_damage(path) if path.name == "model" else explain_broken(path)
+def _rank(facts: Best) -> tuple[float, int]:
+    """Less for a better policy; one whose figure is not a number comes last."""
+    return inf if isnan(facts.value) else -facts.value, facts.step
 
 
 def _read_facts(folder: Path) -> Best | None:

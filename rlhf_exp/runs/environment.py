@@ -17,9 +17,17 @@ from rlhf_exp.config.device import find_version
 PACKAGES = ("torch", "trl", "transformers", "datasets", "accelerate", "peft", "hydra-core", "numpy", "rlhf-exp")
 
 
+_arguments: list[str] = []
+
+
+def note_command(arguments: list[str]) -> None:
+    """Note the command line by which this process begins a run: completed if it resumes one, or that of the sweep."""
+    _arguments[:] = arguments
+
+
 def read_command() -> str:
-    """The command line of this process, quoted for a shell; in a launcher's process that of the sweep."""
-    return shlex.join([*name_launcher(Path(sys.executable).name), *name_program(), *sys.argv[1:]])
+    """The command that was noted, quoted for a shell."""
+    return shlex.join([*name_launcher(Path(sys.executable).name), *name_program(), *_arguments])
 
 
 def name_launcher(python: str) -> list[str]:

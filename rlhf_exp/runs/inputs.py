@@ -111,14 +111,13 @@ def hash_path(path: Path) -> str:
     """A hash of a file's content, or of the names and contents of all files below a folder."""
     if not path.is_dir():
         return _hash_file(path).hex()
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    return _hash_named({str(file.relative_to(path)): file for file in files})
+    return _hash_files(path, [file for file in path.rglob("*") if file.is_file()])
 
 
 def hash_weights(folder: Path) -> str:
     """A hash of the weights, config and tokenizer in a model's folder."""
-    files = (file for file in sorted(folder.iterdir()) if file.name not in (MANIFEST, BEST))
-    return _hash_named({file.name: file for file in files if WEIGHTS.search(file.name)})
+    files = [file for file in folder.iterdir() if WEIGHTS.search(file.name)]
+    return _hash_files(folder, [file for file in files if file.name not in (MANIFEST, BEST)])
 
 
 def _find_file(where: str) -> Path:
@@ -132,10 +131,10 @@ def _hash_reward_model(folder: Path, normalize: bool) -> str:
     return f"{found}-{hash_path(folder / 'evaluation.json')}" if run and normalize else found
 
 
-def _hash_named(files: dict[str, Path]) -> str:
+def _hash_files(folder: Path, files: list[Path]) -> str:
     digest = sha256()
-    for name, file in files.items():
-        digest.update(name.encode())
+    for file in sorted(files):
+        digest.update(str(file.relative_to(folder)).encode())
         digest.update(_hash_file(file))
     return digest.hexdigest()
 

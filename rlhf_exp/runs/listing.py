@@ -17,10 +17,10 @@ from rlhf_exp.config.values import nearest
 from rlhf_exp.errors import ConfigError, printable, show
 from rlhf_exp.runs.figures import duration, percent, write_name
 from rlhf_exp.runs.files import NotARun
-from rlhf_exp.runs.load import DEPTH, list_run_folders, read_config, refusing_damage
+from rlhf_exp.runs.load import DEPTH, list_run_folders
 from rlhf_exp.runs.lock import find_owner
-from rlhf_exp.runs.records import Diagnosis, Evaluation, RunRecord, read
-from rlhf_exp.runs.settings import flatten
+from rlhf_exp.runs.records import SIDES, Diagnosis, Evaluation, RunRecord, read
+from rlhf_exp.runs.settings import flatten, read_config
 
 COLUMNS = ("folder", "status", "algo", "task", "model", "seed", "steps", "baseline", "trained", "health", "seconds",
            "started", "problem")  # fmt: skip
@@ -94,19 +94,19 @@ def _read(path: Path) -> dict[str, Any]:
     with a file that cannot be read is broken."""
     unknown = dict.fromkeys(COLUMNS) | {"folder": str(path)}
     try:
-        with refusing_damage(path):
-            info, evaluation = read(path / "run.json", RunRecord), read(path / "evaluation.json", Evaluation)
-            sides = {"baseline": evaluation.baseline, "trained": evaluation.trained}
-            killed = info.status == "running" and find_owner(path) is None
-            return unknown | {
-                **{key: getattr(info, key) for key in ("algo", "task", "model", "seed", "steps", "started")},
-                "status": "killed" if killed else info.status,
-                **{side: of.accuracy["value"] if of and of.accuracy else None for side, of in sides.items()},
-                "health": read(path / "diagnosis.json", Diagnosis).health,
-                "seconds": sum(info.seconds.values()) or None,
-            }
+        info, evaluation = read(path / "run.json", RunRecord), read(path / "evaluation.json", Evaluation)
+        health = read(path / "diagnosis.json", Diagnosis).health
     except NotARun as error:
         return unknown | {"status": "broken", "problem": str(error).removeprefix(f"{path}/")}
+    killed = info.status == "running" and find_owner(path) is None
+    accuracies = {side: getattr(evaluation, side) and getattr(evaluation, side).accuracy for side in SIDES}
+    return unknown | {
+        **{key: getattr(info, key) for key in ("algo", "task", "model", "seed", "steps", "started")},
+        **{side: accuracy and accuracy["value"] for side, accuracy in accuracies.items()},
+        "status": "killed" if killed else info.status,
+        "health": health,
+        "seconds": sum(info.seconds.values()) or None,
+    }
 
 
 def _read_key(runs: pd.DataFrame, key: str, flag: str) -> pd.Series:

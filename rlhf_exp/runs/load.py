@@ -5,7 +5,6 @@ run.info.status, run.metrics[-1]["step"], run.evaluation.trained.accuracy
 """
 
 import re
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,30 +14,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-import yaml
-from yaml import AliasEvent, YAMLError
-from yaml.composer import Composer, ComposerError
-
 from rlhf_exp.algorithms import ALGORITHMS, Algorithm
 from rlhf_exp.errors import ConfigError, name_error, say
-from rlhf_exp.runs.files import NotARun, read_file, read_json
-from rlhf_exp.runs.records import (
-    SIDES,
-    Completion,
-    Diagnosis,
-    Errors,
-    Evaluation,
-    Finding,
-    Measurement,
-    Pair,
-    Policy,
-    Ranking,
-    RunRecord,
-    read,
-    read_lines,
-    read_metrics,
-    read_record,
-)
+from rlhf_exp.runs import records
+from rlhf_exp.runs.files import NotARun
+from rlhf_exp.runs.records import SIDES, Completion, Evaluation, Finding, RunRecord, read, read_lines
+from rlhf_exp.runs.settings import read_config, read_key
 
 T = TypeVar("T")
 F = TypeVar("F")
@@ -47,45 +28,24 @@ EXPECTED = "expected a run folder (it holds run.json) or a folder of run folders
 DEPTH = 4
 """How far below a folder runs are looked for."""
 
-DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError, YAMLError, OSError)
-"""What reading a damaged file raises. OmegaConf raises an OSError without a number for a file that holds 7."""
-
-
-class YamlLoader(Composer, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Plain values. The loader in C, where PyYAML has it, takes a fifth of the time, but ends the process on a text
-    that is nested deeper than its stack; Composer, in Python, raises RecursionError."""
-
-    def __init__(self, text: str) -> None:
-        super(Composer, self).__init__(text)
-        Composer.__init__(self)
-
-
-class SavedLoader(YamlLoader):
-    """The same for what a run has saved, which has no aliases: a few lines of these stand for billions of values."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(AliasEvent):
-            raise ComposerError(None, None, "found an alias, which no run writes", self.peek_event().start_mark)
-        return super().compose_node(parent, index)
+DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
+"""What a value that is missing in a config, or is of another type, leads to."""
 
 
 @contextmanager
 def refusing_damage(what: object) -> Iterator[None]:
-    """Raise NotARun for what a damaged or foreign file of `what` leads to: a value that is missing, or of another type.
-    The line names the place in this package that has read it."""
+    """Raise NotARun for what a damaged or foreign config or data.json of `what` leads to; records are checked where
+    they are read."""
     try:
         yield
     except DAMAGE as error:
-        # One that says itself what is wrong, or that a file cannot be read.
-        if type(error).__module__.startswith("rlhf_exp") or getattr(error, "errno", None) is not None:
+        if type(error).__module__.startswith("rlhf_exp"):  # it says itself what is wrong
             raise
-        step = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(step.filename).name}, line {step.lineno}"
         line = "a file in it is damaged, or was written by another program"
-        raise NotARun(f"{what}: {line} ({name_error(error)}; {place})") from error
+        raise NotARun(f"{what}: {line} ({name_error(error)})") from error
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
     """The content of one run folder; missing files are empty here."""
 
@@ -93,15 +53,15 @@ class Run:
     info: RunRecord
     metrics: list[dict[str, Any]]
     alarms: list[Finding]
-    validation: list[Measurement]
+    validation: list[records.Measurement]
     evaluation: Evaluation
     samples: list[Completion]  # of the task's own held-out rows
     set_samples: list[Completion]  # of evaluation sets
-    policies: list[Policy]
-    preferences: list[Pair]
-    errors: Errors
+    policies: list[records.Policy]
+    preferences: list[records.Pair]
+    errors: records.Errors
     facts: dict  # data.json
-    diagnosis: Diagnosis
+    diagnosis: records.Diagnosis
     config: dict  # every interpolation resolved
     overrides: list[str]
 
@@ -122,7 +82,7 @@ class Run:
     @property
     def shows_texts(self) -> bool:
         """Whether pages about it may show its prompts and completions."""
-        return self.config.get("report", {}).get("samples", True)
+        return read_key(self.config, "report.samples", True)
 
     @property
     def algorithm(self) -> Algorithm | None:
@@ -157,12 +117,12 @@ class Run:
     def at_set(self, name: str) -> "Run":
         """The same with the task, the reward and the measurements of an evaluation set, if it has that, in place of its
         own."""
-        values = self.config.get("eval", {}).get("sets", {}).get(name, {})
-        config = self.config | {"task": values, "reward": {"path": values.get("reward")}}
+        task = read_key(self.config, f"eval.sets.{name}", {})
+        config = self.config | {"task": task, "reward": {"path": task.get("reward")}}
         samples = [one for one in self.set_samples if one.set == name]
         return replace(self, config=config, evaluation=self.evaluation.sets.get(name, Evaluation()), samples=samples)
 
-    def preference(self, which: Literal["baseline", "trained"]) -> Ranking | None:
+    def preference(self, which: Literal["baseline", "trained"]) -> records.Ranking | None:
         """The measurements on held-out pairs: the whole section of a reward model, a part of a policy's."""
         section = getattr(self.evaluation, which)
         return section if section is None or self.trains_scorer else section.preference
@@ -186,8 +146,7 @@ def list_run_folders(path: Path) -> list[Path]:
 
 
 def find_runs(path: Path) -> list[Path]:
-    """The run folders below `path` whose run.json can be read; if none can, all of them, so that load_run names one in
-    its error.
+    """The run folders below `path`.
 
     Raises:
         NotARun: there is none.
@@ -196,11 +155,7 @@ def find_runs(path: Path) -> list[Path]:
         raise NotARun(f"{path}: {'not a folder' if path.exists() else 'no such folder'}; {EXPECTED}")
     if not (found := list_run_folders(path)):
         raise NotARun(f"{path}: no run.json in it; {EXPECTED}")
-    whole = [run_dir for run_dir in found if read_record(run_dir).status != "broken"]
-    for run_dir in found:
-        if whole and run_dir not in whole:
-            say(f"{run_dir}: left out, its run.json is torn")
-    return whole or found
+    return found
 
 
 def load_run(path: Path) -> Run:
@@ -209,28 +164,27 @@ def load_run(path: Path) -> Run:
     Raises:
         NotARun: run.json is missing, or another file cannot be read.
     """
-    with refusing_damage(path):
-        info = read(path / "run.json", RunRecord)
-        if info.status is None:
-            raise NotARun(f"{path}: no run.json with a status in it; {EXPECTED}")
-        samples = read_lines(path / "samples.jsonl", Completion)
-        return Run(
-            path,
-            info,
-            metrics=read_metrics(path / "metrics.jsonl"),
-            alarms=read_lines(path / "alarms.jsonl", Finding),
-            validation=read_lines(path / "validation.jsonl", Measurement),
-            evaluation=read(path / "evaluation.json", Evaluation),
-            samples=[one for one in samples if one.set is None],
-            set_samples=[one for one in samples if one.set is not None],
-            policies=read_lines(path / "policies.jsonl", Policy),
-            preferences=read_lines(path / "preferences.jsonl", Pair),
-            errors=read(path / "errors.json", Errors),
-            facts=read_json(path / "data.json"),
-            diagnosis=read(path / "diagnosis.json", Diagnosis),
-            config=read_config(path),
-            overrides=read_saved(path, "overrides", list),
-        )
+    info = read(path / "run.json", RunRecord)
+    if info.status is None:
+        raise NotARun(f"{path}: no run.json with a status in it; {EXPECTED}")
+    samples = read_lines(path / "samples.jsonl", Completion)
+    return Run(
+        path,
+        info,
+        metrics=records.read_metrics(path / "metrics.jsonl"),
+        alarms=read_lines(path / "alarms.jsonl", Finding),
+        validation=read_lines(path / "validation.jsonl", records.Measurement),
+        evaluation=read(path / "evaluation.json", Evaluation),
+        samples=[one for one in samples if one.set is None],
+        set_samples=[one for one in samples if one.set is not None],
+        policies=read_lines(path / "policies.jsonl", records.Policy),
+        preferences=read_lines(path / "preferences.jsonl", records.Pair),
+        errors=read(path / "errors.json", records.Errors),
+        facts=read(path / "data.json", dict),
+        diagnosis=read(path / "diagnosis.json", records.Diagnosis),
+        config=read_config(path),
+        overrides=read(path / ".hydra" / "overrides.yaml", list[str]),
+    )
 
 
 def read_each(paths: Iterable[T], read: Callable[[T], F]) -> list[F]:
@@ -251,29 +205,6 @@ def read_each(paths: Iterable[T], read: Callable[[T], F]) -> list[F]:
     for line in problems:
         say(f"{line}; left out")
     return found
-
-
-def read_config(path: Path) -> dict:
-    """The config of a run, every interpolation resolved; {} if it has none.
-
-    Raises:
-        NotARun: it cannot be read.
-    """
-    return read_saved(path, "config", dict)
-
-
-def read_saved(path: Path, name: str, form: type[dict] | type[list]) -> Any:
-    """A file of a run's `.hydra`; empty if it is missing or empty.
-
-    Raises:
-        NotARun: it cannot be read, or is of another form.
-    """
-    return read_file(path / ".hydra" / f"{name}.yaml", lambda text: parse_yaml(text, SavedLoader), form)
-
-
-def parse_yaml(text: str, loader: type[YamlLoader] = YamlLoader) -> Any:
-    """The values of a YAML text, as those of a saved config."""
-    return yaml.load(text, Loader=loader)
 
 
 def _natural(path: Path) -> list[str | int]:

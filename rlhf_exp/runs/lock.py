@@ -1,6 +1,6 @@
 """Locks a run folder for one process while its run is going on; a dead process holds no lock.
 
-    with claim_folder(Path("outputs/x"), numbered=True) as folder:     # outputs/x, or outputs/x_2 if that exists
+    with claim("outputs/x", numbered=True) as folder:     # outputs/x, or outputs/x_2 if that exists
         ...
     find_owner(Path("outputs/x"))                                      # "process 71 on node3", or None
 
@@ -10,18 +10,16 @@ only one process; two processes that name the same folder are not detected, and 
 """
 
 import errno
-import json
 import os
 import socket
 import traceback
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlhf_exp.errors import NOTE, ConfigError, name_error, say
-from rlhf_exp.runs.records import read_record
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -35,60 +33,54 @@ PATIENCE_S = 0.2
 
 
 @contextmanager
-def claim(output_dir: str, numbered: bool) -> Iterator[Path]:
-    """Lock a folder for this process; yields its path, which gets a number if `numbered` and it exists. The traceback
-    of an error inside is kept in the folder, and a note of the error says so in one line.
-
-    Raises:
-        ConfigError: another process uses it, or it cannot be written.
-    """
-    with ExitStack() as stack:
-        try:
-            folder = stack.enter_context(claim_folder(Path(output_dir), numbered))
-        except OSError as error:
-            raise ConfigError([f"output_dir={output_dir}: cannot be written, {error.strerror}"]) from None
-        try:
-            yield folder
-        except (ConfigError, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            error.add_note(f"{NOTE}{_keep_traceback(error, folder)}")
-            raise
-
-
-@contextmanager
-def claim_folder(path: Path, numbered: bool = False) -> Iterator[Path]:
-    """Make the folder and lock it for this process inside the `with`; yields the folder.
+def claim(output_dir: str, numbered: bool = False) -> Iterator[Path]:
+    """Make a folder and lock it for this process inside the `with`; yields its path. The traceback of an error inside
+    is kept in the folder, and a note of the error says so in one line.
 
     `numbered`: the name may change, and becomes the first of path, path_2, path_3, ... that does not exist.
 
     Raises:
-        ConfigError: another running process, or this one, has locked it.
-        OSError: the folder cannot be written.
+        ConfigError: another running process, or this one, has locked it, or it cannot be written.
     """
+    path = Path(output_dir)
     is_new = numbered or not path.is_dir()
-    folder = make_new(path) if numbered else path
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = _find_lock(folder)
     try:
-        if lock.is_locked:
-            raise TimeoutError
-        lock.acquire(timeout=PATIENCE_S, poll_interval=PATIENCE_S / 10)
-    except TimeoutError:
-        raise ConfigError([f"output_dir={path}: a run is going on in it ({_read_owner(folder)})"]) from None
+        folder = make_new(path) if numbered else path
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = _acquire(folder)
     except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
-        say(f"{folder}: its file system has no locks; keep other runs out of it")
-    (folder / LOCK).write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}), encoding="utf-8")
+        raise ConfigError([f"output_dir={output_dir}: cannot be written, {error.strerror}"]) from None
     try:
         yield folder
+    except (ConfigError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        error.add_note(f"{NOTE}{_keep_traceback(error, folder)}")
+        raise
     finally:
         with suppress(OSError):  # NFS keeps a removed file under another name while it is open
             if is_new and os.listdir(folder) == [LOCK]:  # refused before anything was written
                 (folder / LOCK).unlink()
                 folder.rmdir()
         lock.release()
+
+
+def _acquire(folder: Path) -> "FileLock":
+    """Lock the folder, and write into its lock who has it."""
+    lock = _find_lock(folder)
+    try:
+        if lock.is_locked:
+            raise TimeoutError
+        lock.acquire(timeout=PATIENCE_S, poll_interval=PATIENCE_S / 10)
+        (folder / LOCK).write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+    except TimeoutError:
+        raise ConfigError([f"output_dir={folder}: a run is going on in it ({_read_owner(folder)})"]) from None
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            lock.release()
+            raise
+        say(f"{folder}: its file system has no locks; keep other runs out of it")
+    return lock
 
 
 def make_new(path: Path) -> Path:
@@ -119,7 +111,7 @@ def find_owner(folder: Path) -> str | None:
 @contextmanager
 def point_latest(folder: Path) -> Iterator[None]:
     """Point outputs/latest at a run's folder below outputs/. If the run is refused inside the `with`, the link points
-    to where it did before, unless that run was refused meanwhile; another run's link is kept."""
+    to where it did before, unless another run has made it its own meanwhile."""
     latest = OUTPUTS / LATEST
     if OUTPUTS.resolve() not in folder.resolve().parents:
         yield
@@ -130,8 +122,6 @@ def point_latest(folder: Path) -> Iterator[None]:
     try:
         yield
     except ConfigError:
-        if before and read_record(OUTPUTS / before).status == "refused":
-            before = None
         if latest.is_symlink() and os.readlink(latest) == own:
             _link(latest, before)
         raise
@@ -167,11 +157,8 @@ def _find_lock(folder: Path) -> "FileLock":
 
 
 def _read_owner(folder: Path) -> str:
-    try:
-        owner = json.loads((folder / LOCK).read_text(encoding="utf-8"))
-        return f"process {owner['pid']} on {owner['host']}"
-    except (OSError, ValueError, KeyError, TypeError):  # it has the lock but has not written its name yet
-        return "a process that has just begun"
+    """Empty for a moment while the lock is taken."""
+    return (folder / LOCK).read_text(encoding="utf-8", errors="replace") or "a process that has just begun"
 
 
 def _keep_traceback(error: BaseException, folder: Path) -> str:

@@ -7,15 +7,17 @@ a model is complete: it lists the sizes and hashes of its files. Imports no ML l
     explain_damage(model)       # the same; None also for a model that has no manifest
 """
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rlhf_exp.runs.files import read_text
+from pydantic import ValidationError
+
+from rlhf_exp.runs.files import NotARun
 from rlhf_exp.runs.inputs import MANIFEST, WEIGHTS, hash_path
+from rlhf_exp.runs.records import Manifest, read, write
 
 STAGING, REMOVING = ".saving", ".removing-"
 
@@ -47,9 +49,8 @@ def seal(folder: Path) -> None:
         sync(found)
     sizes = {name: found.stat().st_size for name, found in files.items()}
     hashes = {name: hash_path(found) for name, found in files.items()}
-    manifest = folder / MANIFEST
-    manifest.write_text(json.dumps({"files": sizes, "sha256": hashes}, indent=2) + "\n", encoding="utf-8")
-    for found in (manifest, *(inner for inner in folder.rglob("*") if inner.is_dir()), folder):
+    write(folder / MANIFEST, Manifest(files=sizes, sha256=hashes), any_rank=True)
+    for found in (folder / MANIFEST, *(inner for inner in folder.rglob("*") if inner.is_dir()), folder):
         sync(found)
 
 
@@ -84,24 +85,25 @@ def explain_broken(folder: Path, by_size: bool = False, of_model: bool = False) 
         of_model: only the files that a model is loaded from; None too if it has no hashes, since it comes from
             elsewhere.
     """
+    if not (folder / MANIFEST).exists():
+        return None if of_model else f"has no {MANIFEST}: it was cut off"
     try:
-        if (text := read_text(folder / MANIFEST)) is None:
-            return None if of_model else f"has no {MANIFEST}: it was cut off"
-        manifest = json.loads(text)
-        if of_model and "sha256" not in manifest:
+        found = read(folder / MANIFEST, dict)
+        if of_model and "sha256" not in found:
             return None
-        sizes = {name: int(size) for name, size in manifest["files"].items()}
-        hashes = dict(manifest["sha256"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        manifest = Manifest.model_validate(found)
+    except (NotARun, ValidationError):
         return f"{MANIFEST} cannot be read"
-    for name in [name for name in sizes if not of_model or ("/" not in name and WEIGHTS.search(name))]:
+    for name, size in manifest.files.items():
+        if of_model and ("/" in name or not WEIGHTS.search(name)):
+            continue
         file = folder / name
         if not file.is_file():
             return f"{name} is missing"
-        if (found := file.stat().st_size) != sizes[name]:
-            return f"{name} has {found:,} bytes in place of {sizes[name]:,}"
+        if (there := file.stat().st_size) != size:
+            return f"{name} has {there:,} bytes in place of {size:,}"
         try:
-            if not by_size and hash_path(file) != hashes.get(name):
+            if not by_size and hash_path(file) != manifest.sha256.get(name):
                 return f"{name} is damaged: its hash is not that in {MANIFEST}"
         except OSError as error:  # so that an older checkpoint is taken
             return f"{name} cannot be read ({error.strerror})"

@@ -17,7 +17,6 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import find_checkpoint
 from rlhf_exp.runs.environment import list_versions
 from rlhf_exp.runs.inputs import hash_inputs, list_changes
-from rlhf_exp.runs.load import refusing_damage
 from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.records import read_record
 from rlhf_exp.runs.settings import find_differences
@@ -60,13 +59,12 @@ def plan_job(cfg: Config) -> Plan:
         OtherRun: the folder holds a run of other settings or inputs.
     """
     folder = Path(cfg.output_dir)
-    with refusing_damage(folder):
-        status = _read_status(folder, cfg)
-        if status in (None, "refused"):
-            return Plan.START
-        resumes = status != "finished" and find_checkpoint(folder).path is not None
-        _require_same(folder, cfg, f"output_dir={folder}", resumes)
-        return Plan.SKIP if status == "finished" else Plan.RESUME if resumes else Plan.START
+    status = _read_status(folder, cfg)
+    if status in (None, "refused"):
+        return Plan.START
+    resumes = status != "finished" and find_checkpoint(folder).path is not None
+    _require_same(folder, cfg, f"output_dir={folder}", resumes)
+    return Plan.SKIP if status == "finished" else Plan.RESUME if resumes else Plan.START
 
 
 def check_resume(cfg: Config) -> list[str]:
@@ -77,12 +75,10 @@ def check_resume(cfg: Config) -> list[str]:
         OtherRun: other settings, or other files behind the same names.
     """
     folder = Path(str(cfg.resume))
-    with refusing_damage(folder):
-        _require_same(folder, cfg, f"resume={folder}", resumes=True)
-        record, now = read_record(folder), list_versions()
-        versions = record.versions.items()
-        notes = [f"{name} {old}, here {now.get(name, 'none')}" for name, old in versions if old != now.get(name)]
-        return [f"resume={folder}: {note}" for note in notes]
+    _require_same(folder, cfg, f"resume={folder}", resumes=True)
+    before, now = read_record(folder).versions, list_versions()
+    changed = [name for name in before if before[name] != now.get(name)]
+    return [f"resume={folder}: {name} {before[name]}, here {now.get(name, 'none')}" for name in changed]
 
 
 def start_anew(folder: Path) -> None:

@@ -9,7 +9,7 @@ know are kept, so that a folder of a newer version can be read.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -17,10 +17,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
+from yaml import YAMLError
 
 from rlhf_exp import processes
 from rlhf_exp.errors import say, show
-from rlhf_exp.runs.files import NotARun, read_text, write_text
+from rlhf_exp.runs.files import NotARun, parse_yaml, read_text, write_text
 
 OUTCOMES = ("correct", "partial", "failed")
 SIDES = ("baseline", "trained")
@@ -241,6 +242,16 @@ class RunRecord(Record):
     pushed: str | None = None
 
 
+# manifest.json
+
+
+class Manifest(Record):
+    """The size in bytes and the hash of each file of a folder of weights."""
+
+    files: dict[str, int]
+    sha256: dict[str, str]
+
+
 # Lines
 
 
@@ -361,11 +372,53 @@ class Measurement(Record):
         return self.__pydantic_extra__
 
 
+# .hydra/hydra.yaml
+
+
+class ConfigSource(Record):
+    path: str
+    provider: str
+
+
+class Runtime(Record):
+    config_sources: list[ConfigSource] = []
+
+
+class Job(Record):
+    config_name: str = "config"
+
+
+class HydraRecord(Record):
+    """Hydra's own settings: where the run's config was looked for, and its name."""
+
+    runtime: Runtime = Runtime()
+    job: Job = Job()
+
+
 # diagnosis.json, alarms.jsonl, preflight.json
 
 
+class Sureness(Record):
+    """How sure a finding is, in words, and the figures behind them.
+
+    Attributes:
+        right: how often the rule was right, and how often it was raised, on failures that were induced on purpose.
+    """
+
+    text: str
+    right: list[int] | None = None
+    healthy_runs: int | None = None
+    threshold: float | None = None
+
+
 class Finding(Record):
-    """What a rule found, as the diagnosis tells it; an alarm also has the `step` at which it was raised."""
+    """What a rule found, as the diagnosis tells it.
+
+    Attributes:
+        step: of an alarm, that at which it was raised.
+        samples: ids of samples that show it.
+        symptom: whether its rule never named the cause of a failure, so that it has no remedy.
+    """
 
     name: str
     severity: Literal["error", "warning", "info"]
@@ -374,8 +427,10 @@ class Finding(Record):
     cause: str = ""
     remedy: str | None = None
     score: float | None = None
-    sureness: dict[str, Any] = {}
+    sureness: Sureness | None = None
     step: int | None = None
+    samples: list[str] = []
+    symptom: bool = False
 
 
 class Diagnosis(Record):
@@ -406,7 +461,9 @@ class Preflight(Record):
 
 
 R = TypeVar("R", bound=Record)
-say_once = cache(say)  # a report reads the same file several times
+T = TypeVar("T")
+_make_reader: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+_say_once = cache(say)  # a report reads the same file several times
 
 
 def write(path: Path, record: Record, any_rank: bool = False) -> None:
@@ -426,16 +483,23 @@ def append(path: Path, record: Record) -> None:
             out.write(f"{record.model_dump_json(exclude_unset=True)}\n")
 
 
-def read(path: Path, kind: type[R]) -> R:
-    """The record in a file; the empty one if there is no file, or nothing in it.
+def read(path: Path, kind: type[T]) -> T:
+    """What a JSON or YAML file holds, as a record, or as a `dict` or `list[str]`; an empty one if there is no file, or
+    nothing in it.
 
     Raises:
-        NotARun: the file cannot be read, or holds no such record.
+        NotARun: the file cannot be read, or holds something else.
     """
+    text = read_text(path)
     try:
-        return kind.model_validate_json(text) if (text := _read(path).strip()) else kind()
+        if path.suffix != ".yaml":
+            return _make_reader(kind).validate_json(text) if text.strip() else kind()
+        found = parse_yaml(text)
+        return kind() if found is None else _make_reader(kind).validate_python(found)
     except ValidationError as error:
         raise NotARun(f"{path}: {explain(error)}") from None
+    except (YAMLError, ValueError, RecursionError) as error:
+        raise NotARun(f"{path}: not valid YAML ({' '.join(str(error).split())})") from None
 
 
 def read_lines(path: Path, kind: type[R]) -> list[R]:
@@ -445,18 +509,25 @@ def read_lines(path: Path, kind: type[R]) -> list[R]:
     Raises:
         NotARun: the file cannot be read, or a line holds no such record.
     """
-    # Not splitlines(): it also splits at marks that a completion may hold inside a JSON string, such as U+2028. A power
-    # failure can leave zeros.
-    lines = [line for line in _read(path).split("\n") if line.strip("\0 \r")]
-    try:
-        return TypeAdapter(list[kind]).validate_json(f"[{','.join(lines)}]")  # type: ignore[valid-type]
-    except ValidationError:
-        return _read_each(path, lines, kind)
+    records, torn = list[R](), 0
+    # Not splitlines(): it also splits at marks that a completion may hold inside a JSON string, such as U+2028.
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip("\0 \r"):  # a power failure can leave zeros
+            continue
+        try:
+            records.append(kind.model_validate_json(line))
+        except ValidationError as error:
+            if error.errors()[0]["loc"]:  # else it is no JSON, or no object
+                raise NotARun(f"{path}: line {number}: {explain(error)}") from None
+            torn += 1
+    if torn:
+        _say_once(f"{path}: {torn} torn line{'s' if torn > 1 else ''} left out")
+    return records
 
 
 def keep_lines(path: Path, step: int, kind: type[R]) -> list[R]:
     """Leave the lines up to `step`, from which a run is resumed, in a file of steps; returns them."""
-    kept = [line for line in read_lines(path, kind) if line.step <= step] if step else []  # type: ignore[attr-defined]
+    kept = [line for line in read_lines(path, kind) if line["step"] <= step] if step else []
     write_lines(path, kept)
     return kept
 
@@ -474,8 +545,9 @@ def read_record(folder: Path) -> RunRecord:
     """run.json of a folder; with the status None if there is none, and broken if it cannot be read."""
     path = folder / "run.json"
     with suppress(NotARun):
-        if (found := read(path, RunRecord)).model_fields_set or not path.exists():
-            return found
+        record = read(path, RunRecord)
+        if record.model_fields_set or not path.exists():
+            return record
     return RunRecord(status="broken")
 
 
@@ -484,26 +556,5 @@ def explain(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     if first["type"] == "json_invalid":
         return f"not valid JSON ({first['ctx']['error']})"
-    key = ".".join(map(str, first["loc"]))
-    return f"{key}={show(first['input'], 40)}: {first['msg'][:1].lower()}{first['msg'][1:]}"
-
-
-def _read_each(path: Path, lines: list[str], kind: type[R]) -> list[R]:
-    found, torn = list[R](), 0
-    for number, line in enumerate(lines, 1):
-        try:
-            found.append(kind.model_validate_json(line))
-        except ValidationError as error:
-            if error.errors()[0]["loc"]:  # else it is no JSON, or no object
-                raise NotARun(f"{path}: line {number}: {explain(error)}") from None
-            torn += 1
-    if torn:
-        say_once(f"{path}: {torn} torn line{'s' if torn > 1 else ''} left out")
-    return found
-
-
-def _read(path: Path) -> str:
-    try:
-        return read_text(path, errors="replace") or ""
-    except OSError as error:
-        raise NotARun(f"{path}: cannot be read ({error.strerror})") from error
+    key, problem = ".".join(map(str, first["loc"])), f"{first['msg'][:1].lower()}{first['msg'][1:]}"
+    return f"{key}={show(first['input'], 40)}: {problem}" if key else problem

@@ -13,7 +13,8 @@ from typing import Any
 
 from rlhf_exp.config.rules.arguments import OWNED
 from rlhf_exp.config.schema import Config
-from rlhf_exp.runs.load import parse_yaml, read_config, read_saved, refusing_damage
+from rlhf_exp.runs.files import parse_yaml
+from rlhf_exp.runs.records import HydraRecord, read
 
 MAY_DIFFER = (
     # Where a run happens, and what the user calls it.
@@ -38,25 +39,42 @@ SEEDS = ("seed", "algo.args.seed", "reward.random.seed")
 """Settings in which runs of one group differ."""
 
 
+def read_config(folder: Path) -> dict:
+    """The config of a run, every interpolation resolved; {} if it has none.
+
+    Raises:
+        NotARun: it cannot be read.
+    """
+    return read(folder / ".hydra" / "config.yaml", dict)
+
+
+def read_key(config: Mapping[str, Any], key: str, default: Any = None) -> Any:
+    """The value of a dotted key of a config, such as `eval.every_rows`; the default if the config lacks it."""
+    value: Any = config
+    for name in key.split("."):
+        if not isinstance(value, Mapping) or name not in value:
+            return default
+        value = value[name]
+    return value
+
+
 def recall(folder: str, typed: Collection[str] = ()) -> tuple[dict[str, str], list[str]]:
     """How the run in `folder` was started: the `config_dir` and `config_name` of its study, if it is of one, and its
     overrides except those typed again.
 
     Raises:
-        ConfigError: a file in its `.hydra` is damaged; a missing one is as an empty one.
+        NotARun: a file in its `.hydra` is damaged; a missing one is as an empty one.
     """
+    saved = Path(folder) / ".hydra"
+    overrides, hydra = read(saved / "overrides.yaml", list[str]), read(saved / "hydra.yaml", HydraRecord)
     dropped = {*typed, "resume", "output_dir", "dry_run", "verbose"}
-    with refusing_damage(folder):
-        overrides, hydra = read_saved(Path(folder), "overrides", list), read_saved(Path(folder), "hydra", dict)
-        # x=2 needs +x=1, but not +x=2; none of ours sets a key of Hydra's, and one of those can run code
-        kept = [text for text in overrides if text.partition("=")[0] not in dropped]
-        kept = [text for text in kept if not text.lstrip("+~").startswith("hydra")]
-        sources = hydra["runtime"]["config_sources"] if overrides and hydra else []
-        studies = [source["path"] for source in sources if source["provider"] == "command-line"]
-        if not studies:
-            return {}, kept
-        study = {"config_dir": studies[0], "config_name": hydra["job"]["config_name"]}
-    return study, ["hydra.mode=RUN", *kept]
+    # x=2 needs +x=1, but not +x=2; none of ours sets a key of Hydra's, and one of those can run code
+    kept = [text for text in overrides if text.partition("=")[0] not in dropped]
+    kept = [text for text in kept if not text.lstrip("+~").startswith("hydra")]
+    studies = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
+    if not overrides or not studies:
+        return {}, kept
+    return {"config_dir": studies[0], "config_name": hydra.job.config_name}, ["hydra.mode=RUN", *kept]
 
 
 def read_typed(overrides: Iterable[str]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rlhf_exp.config.reading import set_text
-from rlhf_exp.errors import Stop
+from rlhf_exp.errors import Stop, discard_output
 from rlhf_exp.runs.checkpoints import find_checkpoint, read_step
 from rlhf_exp.runs.environment import name_launcher, name_program, read_command
 
@@ -94,6 +94,5 @@ def _write(text: str, descriptor: int = 2) -> None:
     try:
         os.write(descriptor, text.encode())
     except OSError:
-        with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
-            for opened in (1, 2):
-                os.dup2(nowhere.fileno(), opened)
+        with contextlib.suppress(OSError):
+            discard_output(1, 2)

@@ -24,50 +24,46 @@ from typing import Annotated, Any, Literal, Union
 
 from pydantic import Field
 
-from rlhf_exp.tasks.schema import TaskKeys, find_keys, list_tasks
-from rlhf_exp.tasks.sources import Item, OddKind, Source, read_lines
+from rlhf_exp.tasks.sources import read_lines
 from rlhf_exp.tasks.splits import SHARES, hash_text, split_of
+from rlhf_exp.tasks.task import TASKS, Item, OddKind, Source, Task, find_task
 from rlhf_exp.tasks.texts import Text, validate_prompt
 
-OTHERS = tuple(find_keys(name) for name in list_tasks() if name != "brevity")
+OTHERS = tuple(find_task(name) for name in TASKS if name != "brevity")
 
 
 @dataclass(frozen=True)
-class Keys(TaskKeys):
-    """The keys of task=brevity. `of` is read where `source` says task."""
+class Brevity(Task):
+    """The keys of task=brevity. `of` is read where `source` says task; else the content of a row is its prompt."""
 
     name: Literal["brevity"]
     source: Literal["task", "file"]  # type: ignore[assignment]  # it alone has "task"
     of: Annotated[Union[OTHERS], Field(discriminator="name")]  # type: ignore[valid-type]  # noqa: UP007
 
-    file = "a JSONL file with prompt"
-    shuffles_fitting = True
+    path_form = "a JSONL file with prompt"
     budget = (32, "the reward, 2 - words / 16, is below 0 beyond 32 words")
 
     def list_sources(self) -> list[tuple[str, Any]]:
         return [("task", self), *([("task.of", self.of)] if self.source == "task" else [])]
 
+    def rows(self) -> Source:
+        """The rows of `path`, each prompt once."""
+        distinct: dict[str, Item] = {}
+        count = 0
+        for where, row in read_lines(Path(self.path or "")):
+            prompt = row.get("prompt") if isinstance(row, dict) else None
+            validate_prompt(prompt, where)
+            own = hash_text(json.dumps(prompt))
+            distinct[own] = Item(own, {}, prompt)
+            count += 1
+        splits: dict[str, list[Item]] = {name: [] for name in SHARES}
+        for own in sorted(distinct):
+            splits[split_of(own)].append(distinct[own])
+        repeated = count - len(distinct)
+        sizes = {name: len(items) for name, items in splits.items()}
+        odd = OddKind("repeated", "the prompt was read before", repeated)
+        facts = {"read": {"all": count}, "duplicates": repeated, "splits": sizes}
+        return Source(splits, {"all": count}, "prompts", (odd,), facts)
 
-def read(keys: Keys) -> Source:
-    """The rows of `task.path`, each prompt once; their content is the prompt.
-
-    Raises:
-        ConfigError: a row that cannot be read.
-    """
-    distinct, count = {}, 0
-    for count, (where, row) in enumerate(read_lines(Path(keys.path or "")), 1):  # noqa: B007
-        prompt = row.get("prompt") if isinstance(row, dict) else None
-        validate_prompt(prompt, where)
-        own = hash_text(json.dumps(prompt))
-        distinct[own] = Item(own, {}, prompt)
-    items = [distinct[own] for own in sorted(distinct)]
-    splits = {name: [item for item in items if split_of(item.id) == name] for name in SHARES}
-    repeated = count - len(items)
-    sizes = {name: len(members) for name, members in splits.items()}
-    facts = {"read": {"all": count}, "duplicates": repeated, "splits": sizes}
-    odd = OddKind("repeated", "the prompt was read before", False, {"all": repeated})
-    return Source(splits, {"all": count}, "prompts", (odd,), facts)
-
-
-def prompt(item: Item, chat: bool) -> Text:
-    return item.content
+    def write_prompt(self, item: Item, chat: bool) -> Text:
+        return item.content

@@ -15,13 +15,13 @@ no seed and no source can move a problem from one split to another:
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from math import comb
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -32,13 +32,9 @@ from rlhf_exp.graders import Grade
 from rlhf_exp.graders import countdown as grader
 from rlhf_exp.tasks import splits
 from rlhf_exp.tasks.countdown_search import Traces, list_attempts, reachable, write_search, write_trace
-from rlhf_exp.tasks.loading import count_needed
-from rlhf_exp.tasks.schema import GradedKeys
-from rlhf_exp.tasks.sources import Item, Source, read_hub, read_lines
+from rlhf_exp.tasks.sources import read_hub, read_lines
+from rlhf_exp.tasks.task import GradedTask, Item, Source
 from rlhf_exp.tasks.texts import Row
-
-if TYPE_CHECKING:
-    from rlhf_exp.config.schema import Config
 
 CHAT_PROMPT = (
     "Using the numbers {numbers}, write an expression that equals {target}. You may use + - * / and parentheses, and"
@@ -52,9 +48,6 @@ Problem = tuple[list[int], int]
 SPLITS = {"sft": range(0, 50), "train": range(50, 80), "validation": range(80, 88), "test": range(88, 100)}
 """Percent of all problems."""
 
-MOST_DRAWN = 200_000
-"""The most rows of a kind that are drawn, which takes 20 s. The shipped model was trained on 160,000."""
-
 MOST_LISTED = 20_000
 """The most sets of numbers of which all problems are listed."""
 
@@ -63,7 +56,7 @@ RARE_HITS = 300
 
 
 @dataclass(frozen=True)
-class Keys(GradedKeys):
+class Countdown(GradedTask):
     """The keys of task=countdown."""
 
     name: Literal["countdown"]
@@ -75,9 +68,8 @@ class Keys(GradedKeys):
     traces: Traces
 
     columns = ("numbers", "target")
-    draws_rows = True
     own_policies = "rlhf_exp.tasks.countdown_policies:list_policies"
-    file = "a JSONL file with nums and target"
+    path_form = "a JSONL file with nums and target"
     budget = (512, "the middle one of the budgets that Countdown is studied with, 256, 512 and 1,024")
 
     @property
@@ -88,84 +80,75 @@ class Keys(GradedKeys):
 
     def find_problems(self, key: str) -> list[str]:
         lowest, most = self.traces.patience or (0, 0)
-        bounds = (("low", self.low, self.high), ("target_low", self.target_low, self.target_high))
+        bounds = (
+            ("low", self.low, self.high),
+            ("target_low", self.target_low, self.target_high),
+            ("traces.patience", lowest, most),
+        )
         problems = [
-            f"{key}.{name}={low}: must be at most {high}, the upper bound"
-            for name, low, high in (*bounds, ("traces.patience", lowest, most))
-            if low > high
+            f"{key}.{name}={low}: must be at most {high}, the upper bound" for name, low, high in bounds if low > high
         ]
         for name, counts in (("numbers", self.numbers), ("traces.numbers", self.traces.numbers)):
             if not counts:
                 problems.append(f"{key}.{name}=[]: must hold how many numbers a problem has, such as [3]")
         return problems + super().find_problems(key)
 
+    def rows(self) -> Source:
+        """The distinct problems of the file or the hub. `train` holds those of `sft` too, on which completions to
+        learn from are not sampled."""
+        splits: dict[str, dict[str, Item]] = {name: {} for name in SPLITS}
+        count = 0
+        for where, row in self._read_rows():
+            numbers, target = _check_row(row, where)
+            item = _make_item(numbers, target)
+            splits[split_of(numbers, target)].setdefault(item.id, item)
+            count += 1
+        sft, train, validation, test = (list(splits[name].values()) for name in ("sft", "train", "validation", "test"))
+        parts = {"train": sft + train, "validation": validation, "test": test}
+        return Source(parts, {"all": count}, "problems", sampled=train)
 
-def read(keys: Keys) -> Source:
-    """The distinct problems of the file or the hub. `train` holds those of `sft` too, on which completions to
-    learn from are not sampled."""
-    distinct: dict[str, Problem] = {}
-    of_hub, count = keys.source == "hub", 0
-    rows = read_hub(keys.hub_id, parts=("train",)) if of_hub else read_lines(Path(keys.path or ""))
-    for count, (*_, where, row) in enumerate(rows, 1):  # noqa: B007
-        problem = _check_row(row, where)
-        distinct.setdefault(problem_id(*problem), problem)
-    found = {name: [_make_item(*p) for p in distinct.values() if split_of(*p) == name] for name in SPLITS}
-    parts = {"train": found["sft"] + found["train"], "validation": found["validation"], "test": found["test"]}
-    return Source(parts, {"all": count}, "problems", sampled=found["train"])
+    def draw(self, form: Form, split: str, n: int, seed: int, distinct: bool, fewer: bool) -> list[Item]:
+        """`n` problems of the split; those of demonstrations have as many numbers as traces have, and are trained on of
+        `sft`."""
+        if not form.answers:
+            return [_make_item(*p) for p in draw_problems(self, self.numbers, split, n, seed, distinct, fewer)]
+        shown = draw_problems(self, self.traces.numbers, "sft" if split == "train" else split, n, seed)
+        items = [_make_item(*problem) for problem in shown]
+        return list({item.id: item for item in items}.values()) if distinct else items
 
+    def write_prompt(self, item: Item, chat: bool) -> str:
+        numbers, target = item.columns["numbers"], item.columns["target"]
+        if chat:
+            return CHAT_PROMPT.format(numbers=numbers, target=target)
+        return f"use {' '.join(map(str, numbers))} make {target} ."
 
-def draw(keys: Keys, form: Form, split: str, n: int, seed: int, distinct: bool, fewer: bool) -> list[Item]:
-    """`n` problems of the split; those of demonstrations have as many numbers as traces have, and are trained on of
-    `sft`."""
-    if not form.answers:
-        return [_make_item(*p) for p in draw_problems(keys, keys.numbers, split, n, seed, distinct, fewer)]
-    shown = draw_problems(keys, keys.traces.numbers, "sft" if split == "train" else split, n, seed)
-    items = [_make_item(*problem) for problem in shown]
-    return list({item.id: item for item in items}.values()) if distinct else items
+    def demonstration(self, item: Item, seed: str) -> str | None:
+        """A search trace; None for more than three numbers, which traces do not have."""
+        numbers, target = item.columns["numbers"], item.columns["target"]
+        return write_trace(numbers, target, self.traces, Random(seed)) if len(numbers) <= 3 else None
 
+    def gold(self, item: Item) -> str | None:
+        """A trace that finds the target at once; None where no trace does. Demonstrations may end with a wrong
+        answer."""
+        numbers, target = item.columns["numbers"], item.columns["target"]
+        if len(numbers) > 3:
+            return None
+        right = [attempt for attempt in list_attempts(numbers) if attempt.value == target]
+        return write_search(right, target, replace(self.traces, patience=None), Random(0)) if right else None
 
-def count_rows(cfg: "Config") -> tuple[int, int]:
-    """How many rows to train on are drawn, and how many training uses: beyond MOST_DRAWN they are repeated.
+    def grade(self, completion: str, row: Row) -> Grade:
+        return grader.grade(completion, row["numbers"], row["target"])
 
-    Raises:
-        ConfigError: more are asked for than are drawn.
-    """
-    keys: Any = cfg.task
-    wanted = 0 if cfg.learns_from_samples else keys.train_rows or count_needed(cfg)
-    asked = {"task.train_rows": keys.train_rows, "task.sampling.rows": keys.sampling.rows}
-    asked |= {f"eval.{name}": getattr(cfg.eval, name) for name in ("rows", "every_rows")}
-    if problems := [f"{key}={n}: allowed is 1 to {MOST_DRAWN:,}" for key, n in asked.items() if n and n > MOST_DRAWN]:
-        raise ConfigError(problems)
-    return min(wanted, MOST_DRAWN), wanted
-
-
-def prompt(item: Item, chat: bool) -> str:
-    numbers, target = item.columns["numbers"], item.columns["target"]
-    plain = f"use {' '.join(map(str, numbers))} make {target} ."
-    return CHAT_PROMPT.format(numbers=numbers, target=target) if chat else plain
-
-
-def demonstration(item: Item, keys: Keys, seed: str) -> str | None:
-    """A search trace; None for more than three numbers, which traces do not have."""
-    numbers, target = item.columns["numbers"], item.columns["target"]
-    return write_trace(numbers, target, keys.traces, Random(seed)) if len(numbers) <= 3 else None
-
-
-def gold(item: Item, keys: Keys) -> str | None:
-    """A trace that finds the target at once; None where no trace does. Demonstrations may end with a wrong answer."""
-    numbers, target = item.columns["numbers"], item.columns["target"]
-    found = [one for one in list_attempts(numbers) if one.value == target] if len(numbers) <= 3 else []
-    habits = replace(keys.traces, patience=None)
-    return write_search(found, target, habits, Random(0)) if found else None
-
-
-def grade(completion: str, row: Row) -> Grade:
-    """Grade a completion for a row of this task."""
-    return grader.grade(completion, row["numbers"], row["target"])
+    def _read_rows(self) -> Iterator[tuple[str, Any]]:
+        if self.source == "file":
+            yield from read_lines(Path(self.path or ""))
+        else:
+            for _, where, row in read_hub(self.hub_id, parts=("train",)):
+                yield where, row
 
 
 def draw_problems(
-    task: Keys, counts: list[int], split: str, n: int, seed: int, distinct: bool = False, fewer: bool = False
+    task: Countdown, counts: list[int], split: str, n: int, seed: int, distinct: bool = False, fewer: bool = False
 ) -> list[Problem]:
     """Draw `n` solvable problems of `split`: numbers uniform, target uniform among those in range they can reach.
 
@@ -203,7 +186,7 @@ def draw_problems(
     return problems
 
 
-def _list_problems(task: Keys, counts: list[int], split: str) -> list[Problem]:
+def _list_problems(task: Countdown, counts: list[int], split: str) -> list[Problem]:
     """All problems of the split, each once."""
     return [
         (list(numbers), target)

@@ -32,9 +32,9 @@ from rlhf_exp.forms import DEMONSTRATIONS, PAIRS
 from rlhf_exp.graders import PASSED
 from rlhf_exp.tasks import file_rows
 from rlhf_exp.tasks.file_rows import Fields, FileRow, check_columns
-from rlhf_exp.tasks.schema import GradedKeys, name_source
-from rlhf_exp.tasks.sources import CSV, READERS, Item, OddKind, Source, read_hub, read_table
+from rlhf_exp.tasks.sources import CSV, READERS, read_hub, read_table
 from rlhf_exp.tasks.splits import SHARES
+from rlhf_exp.tasks.task import GradedTask, Grader, Item, OddKind, Source, name_source
 from rlhf_exp.tasks.texts import Text
 
 Split = Literal["train", "validation", "test"]
@@ -58,7 +58,7 @@ FIRST = 100
 
 
 @dataclass(frozen=True)
-class Keys(GradedKeys):
+class File(GradedTask):
     """The keys of task=file. Which columns they name decides whether there are right answers, demonstrations, pairs."""
 
     name: Literal["file"]
@@ -75,7 +75,7 @@ class Keys(GradedKeys):
     split_column: str | None
     splits: dict[Split, str | int | bool | None]
 
-    file = "a .jsonl, .jsonl.gz, .csv, .csv.gz or .parquet file, or a folder with train and test files"
+    path_form = "a .jsonl, .jsonl.gz, .csv, .csv.gz or .parquet file, or a folder with train and test files"
     reads_folder = True
     answers_apart = True
     provided_by: ClassVar[dict[str, str]] = {
@@ -87,17 +87,17 @@ class Keys(GradedKeys):
 
     def __post_init__(self) -> None:
         graded = self.checker is not None or self.answer_column is not None
-        self.provide(graded, self.completion_column is not None, self.chosen_column is not None)
+        self.limit(graded, self.completion_column is not None, self.chosen_column is not None)
 
     @property
-    def pair(self) -> tuple[str, ...]:
+    def pair_columns(self) -> tuple[str, ...]:
         """The columns of a pair, the better answer first."""
         return tuple(name for name in (self.chosen_column, self.rejected_column) if name is not None)
 
     @property
     def answers(self) -> tuple[str, ...]:
         """The columns with demonstrations and pairs."""
-        return self.pair if self.completion_column is None else (self.completion_column, *self.pair)
+        return self.pair_columns if self.completion_column is None else (self.completion_column, *self.pair_columns)
 
     @property
     def names_splits(self) -> bool:
@@ -125,7 +125,7 @@ class Keys(GradedKeys):
             problems.append(f"{key}.source=hub: needs {key}.hub_id, a data set such as openai/gsm8k")
         if "train" not in self.named_splits or len(set(self.named_splits.values())) < len(self.named_splits):
             problems.append(f"{key}.splits: must name train, and no name twice; without one of test a hash makes it")
-        if len(self.pair) == 1:
+        if len(self.pair_columns) == 1:
             problems.append(f"{key}.chosen_column and {key}.rejected_column: must both be set, or neither")
         if self.ready_checker and self.answer_column is None:
             problems.append(f"{key}.checker={self.checker}: needs {key}.answer_column, the column with the answer")
@@ -146,153 +146,151 @@ class Keys(GradedKeys):
         problems = []
         for most in (FIRST, None):
             try:
-                rows = list(islice(_read_rows(self), most))
-                _parse_template(self)
-                check_columns(rows, _name_columns(self, rows), every=False)
+                rows = list(islice(self._read_rows(), most))
+                check_columns(rows, self._name_columns(rows), every=False)
                 return []
             except ConfigError as error:
                 problems = error.problems
         return problems
 
+    def rows(self) -> Source:
+        """The rows that the keys name. The content of each is its FileRow, with its prompt and answers.
 
-def read(keys: Keys) -> Source:
-    """The rows that the keys name. The content of each is its FileRow, with its prompt and answers.
+        Raises:
+            ConfigError: a file or row that cannot be read, a column that is missing, a prompt in two splits, or an
+                answer that the checker cannot read.
+        """
+        from rlhf_exp.graders.checkers import find_answer_problem
 
-    Raises:
-        ConfigError: a file or row that cannot be read, a column that is missing, a prompt in two splits, or an answer
-            that the checker cannot read.
-    """
-    from rlhf_exp.graders.checkers import find_answer_problem
+        answer = self.answer_column
+        rows, left_out = self._keep_named_splits(list(self._read_rows()))
+        check_columns(rows, self._name_columns(rows))
+        template = self._parse_template()
+        made = [row for row in rows if file_rows.fill_in(row, template, self.answers)]
+        texts = {"id", "prompt", *self.answers, self.split_column, answer if self.ready_checker else None}
+        numbers = file_rows.read_numbers(rows, texts)
+        counts = dict.fromkeys(DROPPED, 0) | {"with different histories": len(rows) - len(made)}
+        file_rows.divide(made)
+        distinct = file_rows.drop_repeated(made, self.pair_columns, counts)
+        file_rows.name_rows(distinct)
+        table, gaps = file_rows.tabulate(distinct, name_source(self))
+        splits: dict[str, list[Item]] = {split: [] for split in SHARES}
+        prompts: set[str] = set()
+        repeated: set[str] = set()
+        for row, columns in zip(distinct, table, strict=True):
+            if answer is not None and (problem := find_answer_problem(self, columns[answer])):
+                raise ConfigError([f'{row.where}: "{answer}" {problem}, got {show(columns[answer], 40)}'])
+            if row.prompt_key in prompts:
+                repeated.add(row.id)
+            prompts.add(row.prompt_key)
+            splits[row.split].append(Item(row.id, columns, row))
+        for items in splits.values():
+            items.sort(key=lambda item: item.id)
+        counted = dict(sorted(Counter(row.part or "all" for row in rows).items()))
+        facts: dict[str, Any] = {
+            "read": counted,
+            "of other splits": left_out,
+            "dropped": counts,
+            "splits": {split: len(items) for split, items in splits.items()},
+        }
+        if gaps:
+            facts["without a value"] = gaps
+        if numbers:
+            facts["read as numbers"] = ", ".join(numbers)
+        odd = tuple(OddKind(kind, rule, counts[kind]) for kind, rule in DROPPED.items())
+        return Source(splits, counted, "rows", odd, facts, frozenset(repeated))
 
-    fields, where, name = _parse_template(keys), name_source(keys), keys.answer_column
-    rows, left_out = _keep_named_splits(keys, list(_read_rows(keys)))
-    check_columns(rows, _name_columns(keys, rows))
-    made = [row for row in rows if file_rows.fill_in(row, fields, keys.answers)]
-    texts = {"id", "prompt", *keys.answers, keys.split_column or "id", keys.ready_checker and name or "id"}
-    numbers = file_rows.read_numbers(rows, texts)
-    counts = dict.fromkeys(DROPPED, 0) | {"with different histories": len(rows) - len(made)}
-    file_rows.divide(made)
-    distinct = file_rows.drop_repeated(made, keys.pair, counts)
-    file_rows.name_rows(distinct)
-    table, gaps = file_rows.tabulate(distinct, where)
-    splits: dict[str, list[Item]] = {split: [] for split in SHARES}
-    prompts, repeated = set(), set()
-    for row, columns in zip(distinct, table, strict=True):
-        if name is not None and (problem := find_answer_problem(keys, columns[name])):
-            raise ConfigError([f'{row.where}: "{name}" {problem}, got {show(columns[name], 40)}'])
-        repeated |= {row.id} if row.prompt_key in prompts else set()
-        prompts.add(row.prompt_key)
-        splits[row.split].append(Item(row.id, columns, row))
-    for items in splits.values():
-        items.sort(key=lambda item: item.id)
-    counted = dict(sorted(Counter(row.part or "all" for row in rows).items()))
-    facts = {
-        "read": counted,
-        "of other splits": left_out,
-        "dropped": counts,
-        "splits": {split: len(items) for split, items in splits.items()},
-        **({"without a value": gaps} if gaps else {}),
-        **({"read as numbers": ", ".join(numbers)} if numbers else {}),
-    }
-    odd = tuple(OddKind(kind, rule, False, {"all": counts[kind]}) for kind, rule in DROPPED.items())
-    return Source(splits, counted, "rows", odd, facts, frozenset(repeated))
+    def write_prompt(self, item: Item, chat: bool) -> Text:
+        return item.content.prompt
 
+    def demonstration(self, item: Item, seed: str) -> str | None:
+        """The answer to learn from; without one, to describe the data, the right answer."""
+        if self.completion_column is not None:
+            return item.content.answers[self.completion_column]
+        return None if self.answer_column is None else str(item.columns[self.answer_column])
 
-def prompt(item: Item, chat: bool) -> Text:
-    return item.content.prompt
+    def pair(self, item: Item) -> tuple[str, ...]:
+        return tuple(item.content.answers[name] for name in self.pair_columns)
 
+    def build_grader(self, source: Source | None = None) -> Grader | None:
+        """A ready checker; or the user's function, which sees a row as it stood in its file."""
+        from rlhf_exp.graders.checkers import build_checker
 
-def demonstration(item: Item, keys: Keys, seed: str) -> str | None:
-    """The answer to learn from; without one, to describe the data, the right answer."""
-    if keys.completion_column is not None:
-        return item.content.answers[keys.completion_column]
-    return None if keys.answer_column is None else str(item.columns[keys.answer_column])
+        if not self.graded:
+            return None
+        items = [item for split in source.splits.values() for item in split] if source else []
+        read = {item.id: (item.content.where, file_rows.leave_out(item.content.columns)) for item in items}
+        return build_checker(self, read)
 
+    def _read_rows(self) -> Iterator[FileRow]:
+        """Every row of the splits that `task.splits` names, or of all.
 
-def pair(item: Item, keys: Keys) -> tuple[str, ...]:
-    return tuple(item.content.answers[name] for name in keys.pair)
+        Raises:
+            ConfigError: a split that is not there; the line names those that are.
+        """
+        divided, path = self.split_column is None, Path(self.path or "")
+        if self.source == "hub":
+            named = tuple(self.named_splits.values()) if divided and self.names_splits else None
+            yield from (FileRow(*row) for row in read_hub(self.hub_id or "", self.hub_config, parts=named))
+            return
+        if not path.is_dir() and divided and self.names_splits:
+            raise ConfigError([f"task.splits: task.path={path} is one file; needs task.split_column, or a folder"])
+        for part, file in self._list_files(path) if path.is_dir() else [(None, path)]:
+            yield from (FileRow(part, *row, untyped=file.name.endswith(tuple(CSV))) for row in read_table(file))
 
+    def _list_files(self, folder: Path) -> Iterator[tuple[str, Path]]:
+        for part, name in self.named_splits.items():
+            files = [file for suffix in READERS if (file := folder / f"{name}{suffix}").is_file()]
+            if not files and (part == "train" or self.names_splits):
+                there = show(", ".join(sorted(file.name for file in folder.iterdir())), 100)
+                line = (
+                    f"task.path={folder}: must hold {name}.jsonl, .csv or .parquet, and holds {there}; see task.splits"
+                )
+                raise ConfigError([line])
+            yield from ((name, file) for file in files)
 
-def build_grader(keys: Keys, source: Source | None) -> Any:
-    """A ready checker; or the user's function, which sees a row as it stood in its file."""
-    from rlhf_exp.graders.checkers import build_checker
+    def _keep_named_splits(self, rows: list[FileRow]) -> tuple[list[FileRow], int]:
+        """The rows with `part` as train, validation or test, or None if there are no parts; and how many have a split
+        that `task.splits` leaves out."""
+        if self.split_column is not None:
+            check_columns(rows, {self.split_column: f"task.split_column={self.split_column}"})
+            for row in rows:
+                row.part = str(row.columns[self.split_column])
+        parts: dict[str | None, str | None] = {None: None} | {name: part for part, name in self.named_splits.items()}
+        found = dict.fromkeys(row.part for row in rows)
+        unknown = [name for name in found if name not in parts]
+        absent = [name for name in self.named_splits.values() if name not in found and self.split_column is not None]
+        if absent if self.names_splits else unknown:
+            which = "say which is which, such as task.splits={train: a, test: b}"
+            raise ConfigError([f"{name_source(self)}: its splits are {', '.join(map(str, found))}; {which}"])
+        kept = [row for row in rows if row.part in parts]
+        for row in kept:
+            row.part = parts[row.part]
+        seen = {row.part for row in kept}
+        if seen == {"train"} and self.split_column is None:
+            for row in kept:  # a data set with a train split alone
+                row.part = None
+        return kept, len(rows) - len(kept)
 
-    items = [item for split in source.splits.values() for item in split] if source else []
-    read = {item.id: (item.content.where, file_rows.leave_out(item.content.columns)) for item in items}
-    return build_checker(keys, read)
+    def _name_columns(self, rows: list[FileRow]) -> dict[str, str]:
+        """The columns that every row must have, each with the key that names it."""
+        fields = self._parse_template()
+        named = {name: "task.prompt_template" for _, name in fields if name}
+        if not fields and not any(isinstance(rows[0].columns.get(name), list) for name in self.answers if rows):
+            named["prompt"] = 'task.prompt_template=null (to name columns: "Question: {question}")'
+        settings = {getattr(self, key): f"task.{key}" for key in COLUMNS}
+        return named | {name: key for name, key in settings.items() if name is not None}
 
-
-def _read_rows(keys: Keys) -> Iterator[FileRow]:
-    """Every row of the splits that `task.splits` names, or of all.
-
-    Raises:
-        ConfigError: a split that is not there; the line names those that are.
-    """
-    divided, path = keys.split_column is None, Path(keys.path or "")
-    if keys.source == "hub":
-        named = tuple(keys.named_splits.values()) if divided and keys.names_splits else None
-        yield from (FileRow(*row) for row in read_hub(keys.hub_id or "", keys.hub_config, parts=named))
-        return
-    if not path.is_dir() and divided and keys.names_splits:
-        raise ConfigError([f"task.splits: task.path={path} is one file; needs task.split_column, or a folder"])
-    for part, file in _list_files(keys, path) if path.is_dir() else [(None, path)]:
-        yield from (FileRow(part, *row, untyped=file.name.endswith(tuple(CSV))) for row in read_table(file))
-
-
-def _list_files(keys: Keys, folder: Path) -> Iterator[tuple[str, Path]]:
-    for part, name in keys.named_splits.items():
-        files = [file for suffix in READERS if (file := folder / f"{name}{suffix}").is_file()]
-        if not files and (part == "train" or keys.names_splits):
-            there = show(", ".join(sorted(file.name for file in folder.iterdir())), 100)
-            line = f"task.path={folder}: must hold {name}.jsonl, .csv or .parquet, and holds {there}; see task.splits"
-            raise ConfigError([line])
-        yield from ((name, file) for file in files)
-
-
-def _keep_named_splits(keys: Keys, rows: list[FileRow]) -> tuple[list[FileRow], int]:
-    """The rows with `part` as train, validation or test, or None if there are no parts; and how many have a split that
-    `task.splits` leaves out."""
-    if keys.split_column is not None:
-        check_columns(rows, {keys.split_column: f"task.split_column={keys.split_column}"})
-        for row in rows:
-            row.part = str(row.columns[keys.split_column])
-    parts: dict[str | None, str | None] = {None: None} | {name: part for part, name in keys.named_splits.items()}
-    found = dict.fromkeys(row.part for row in rows)
-    unknown = [name for name in found if name not in parts]
-    absent = [name for name in keys.named_splits.values() if name not in found and keys.split_column is not None]
-    if absent if keys.names_splits else unknown:
-        which = "say which is which, such as task.splits={train: a, test: b}"
-        raise ConfigError([f"{name_source(keys)}: its splits are {', '.join(map(str, found))}; {which}"])
-    kept = [row for row in rows if row.part in parts]
-    for row in kept:
-        row.part = parts[row.part]
-    seen = {row.part for row in kept}
-    if seen == {"train"} and keys.split_column is None:
-        for row in kept:  # a data set with a train split alone
-            row.part = None
-    return kept, len(rows) - len(kept)
-
-
-def _name_columns(keys: Keys, rows: list[FileRow]) -> dict[str, str]:
-    """The columns that every row must have, each with the key that names it."""
-    fields = _parse_template(keys)
-    named = {name: "task.prompt_template" for _, name in fields if name}
-    if not fields and not any(isinstance(rows[0].columns.get(name), list) for name in keys.answers if rows):
-        named["prompt"] = 'task.prompt_template=null (to name columns: "Question: {question}")'
-    settings = {getattr(keys, key): f"task.{key}" for key in COLUMNS}
-    return named | {name: key for name, key in settings.items() if name is not None}
-
-
-def _parse_template(keys: Keys) -> Fields:
-    """The fields of the template; [] for the column `prompt` as it is, or for the messages before the answers."""
-    if keys.prompt_template is None:
-        return []
-    key = f"task.prompt_template={keys.prompt_template!r}"
-    try:
-        parsed = list(Formatter().parse(keys.prompt_template.replace("\\n", "\n")))
-    except ValueError as error:
-        raise ConfigError([f"{key}: {error}; a brace of the text is written twice, {{{{ or }}}}"]) from None
-    names = [(name, spec, conversion) for _, name, spec, conversion in parsed if name is not None]
-    if not names or any(spec or conversion or not name for name, spec, conversion in names):
-        raise ConfigError([f"{key}: must name columns in braces, which hold nothing else, such as {{question}}"])
-    return [(text, name) for text, name, *_ in parsed]
+    def _parse_template(self) -> Fields:
+        """The fields of the template; [] for the column `prompt` as it is, or for the messages before the answers."""
+        if self.prompt_template is None:
+            return []
+        key = f"task.prompt_template={self.prompt_template!r}"
+        try:
+            parsed = list(Formatter().parse(self.prompt_template.replace("\\n", "\n")))
+        except ValueError as error:
+            raise ConfigError([f"{key}: {error}; a brace of the text is written twice, {{{{ or }}}}"]) from None
+        names = [(name, spec, conversion) for _, name, spec, conversion in parsed if name is not None]
+        if not names or any(spec or conversion or not name for name, spec, conversion in names):
+            raise ConfigError([f"{key}: must name columns in braces, which hold nothing else, such as {{question}}"])
+        return [(text, name) for text, name, *_ in parsed]

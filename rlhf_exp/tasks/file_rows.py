@@ -86,7 +86,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
 
 
-def read_numbers(rows: list[FileRow], texts: set[str]) -> list[str]:
+def read_numbers(rows: list[FileRow], texts: set[str | None]) -> list[str]:
     """Turn columns of CSV files whose values are all numbers or empty into numbers, other than those of `texts`; an
     empty one is left out. Returns the names of such columns."""
     found: set[str] = set()

@@ -7,13 +7,12 @@ A row has the tokens of its prompt plus those of its longest answer with the end
 """
 
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders.user_code import RewardError
-from rlhf_exp.tasks.schema import name_source
-from rlhf_exp.tasks.sources import Item, Source
+from rlhf_exp.tasks.task import Grader, Item, Source, name_source
 from rlhf_exp.tasks.texts import Row
 
 if TYPE_CHECKING:
@@ -83,13 +82,13 @@ def write_notes(source: Source, sides: dict[str, Selection]) -> list[str]:
 def describe_read(source: Source, rules: bool = False) -> str:
     """8 pairs read; dropped: 2 equal answers; splits: 5 train, 1 test. With the rule of each kind that was dropped."""
     read = f"{sum(source.read.values()):,} {source.what} read"
-    for kept, name in enumerate(("dropped", "odd but kept")):
-        odd = [odd for odd in source.odd if odd.kept is bool(kept)]
-        counts = {
-            odd.kind.replace("_", " ") + f" ({odd.rule})" * (rules and not kept): sum(odd.counts.values())
-            for odd in odd
-        }
-        read += f"; {name}: {_list_counts(counts)}" if counts and (any(counts.values()) or not rules) else ""
+    dropped = {
+        odd.kind.replace("_", " ") + (f" ({odd.rule})" if rules else ""): odd.n for odd in source.odd if not odd.kept
+    }
+    kept = {odd.kind.replace("_", " "): odd.n for odd in source.odd if odd.kept}
+    for name, counts in (("dropped", dropped), ("odd but kept", kept)):
+        if counts and (any(counts.values()) or not rules):
+            read += f"; {name}: {_list_counts(counts)}"
     return f"{read}; splits: {_list_counts({name: len(items) for name, items in source.splits.items()})}"
 
 
@@ -97,7 +96,7 @@ def _list_counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{n:,} {kind}" for kind, n in counts.items() if n) or "none"
 
 
-def try_grader(grade: Any, rows: list[Row]) -> None:
+def try_grader(grade: Grader, rows: list[Row]) -> None:
     """Call the user's grader for the rows, with an empty completion, before anything is sampled.
 
     Raises:

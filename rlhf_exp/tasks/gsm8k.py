@@ -28,9 +28,9 @@ from pydantic import Field
 
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import gsm8k as grader
-from rlhf_exp.tasks.schema import GradedKeys
-from rlhf_exp.tasks.sources import Item, OddKind, Source, read_hub, read_lines, read_texts
+from rlhf_exp.tasks.sources import read_hub, read_lines, read_texts
 from rlhf_exp.tasks.splits import SHARES, hash_text, split_within
+from rlhf_exp.tasks.task import GradedTask, Item, OddKind, Source
 from rlhf_exp.tasks.texts import Row
 
 CHAT_PROMPT = (
@@ -52,14 +52,14 @@ task.data_seed must not move what is held out."""
 
 
 @dataclass(frozen=True)
-class Keys(GradedKeys):
-    """The keys of task=gsm8k."""
+class Gsm8k(GradedTask):
+    """The keys of task=gsm8k; the content of a row is its question."""
 
     name: Literal["gsm8k"]
     largest: Annotated[int, Field(ge=9, le=9999)] | None
 
     columns = ("answer",)
-    file = "a JSONL file with question and answer, or a folder with train.jsonl and test.jsonl"
+    path_form = "a JSONL file with question and answer, or a folder with train.jsonl and test.jsonl"
     reads_folder = True
     budget = (512, "as verl's scripts for GSM8K; gold answers have up to 341 tokens of Qwen3")
 
@@ -67,59 +67,50 @@ class Keys(GradedKeys):
     def easier(self) -> list[str]:
         return ["task.largest=20"] if self.source == "generated" and (self.largest or 21) > 20 else []
 
+    def rows(self) -> Source:
+        """The problems of train, validation and test, without repeated questions."""
+        distinct: dict[tuple[str, str], str] = {}
+        counts: Counter[str] = Counter()
+        for part, where, row in self._read_rows():
+            question, answer = _check_row(row, where)
+            counts[part] += 1
+            distinct.setdefault((part, question), answer)
+        splits: dict[str, list[Item]] = {name: [] for name in SHARES}
+        for (part, question), answer in sorted(distinct.items(), key=lambda row: row[0][1]):
+            if part == "test" or ("test", question) not in distinct:
+                splits[split_within(question, part)].append(Item(hash_text(question), {"answer": answer}, question))
+        sizes = {name: len(items) for name, items in splits.items()}
+        dropped = {"duplicates": counts.total() - len(distinct), "in_both_parts": len(distinct) - sum(sizes.values())}
+        odd = tuple(OddKind(kind, DROPPED[kind], n) for kind, n in dropped.items())
+        return Source(splits, dict(counts), "problems", odd, {"read": dict(counts), **dropped, "splits": sizes})
 
-def read(keys: Keys) -> Source:
-    """The problems of train, validation and test, without repeated questions; their content is the question.
+    def write_prompt(self, item: Item, chat: bool) -> str:
+        return CHAT_PROMPT.format(question=item.content) if chat else f"Question: {item.content}\nAnswer:"
 
-    Raises:
-        ConfigError: a file or a row that cannot be read.
-    """
-    distinct: dict[tuple[str, str], str] = {}
-    counts: Counter[str] = Counter()
-    for part, where, row in _read_rows(keys):
-        question, answer = _check_row(row, where)
-        counts[part] += 1
-        distinct.setdefault((part, question), answer)
-    splits: dict[str, list[Item]] = {name: [] for name in SHARES}
-    for (part, question), answer in sorted(distinct.items(), key=lambda row: row[0][1]):
-        if part == "test" or ("test", question) not in distinct:
-            splits[split_within(question, part)].append(Item(hash_text(question), {"answer": answer}, question))
-    sizes = {name: len(items) for name, items in splits.items()}
-    dropped = {"duplicates": counts.total() - len(distinct), "in_both_parts": len(distinct) - sum(sizes.values())}
-    odd = tuple(OddKind(kind, DROPPED[kind], False, {"all": n}) for kind, n in dropped.items())
-    return Source(splits, dict(counts), "problems", odd, {"read": dict(counts), **dropped, "splits": sizes})
+    def demonstration(self, item: Item, seed: str) -> str:
+        return ANNOTATION.sub("", item.columns["answer"])
 
+    def grade(self, completion: str, row: Row) -> grader.Gsm8kGrade:
+        return grader.grade(completion, row["answer"])
 
-def prompt(item: Item, chat: bool) -> str:
-    return CHAT_PROMPT.format(question=item.content) if chat else f"Question: {item.content}\nAnswer:"
+    def _read_rows(self) -> Iterator[tuple[str, str, Any]]:
+        """Every row with its part of the source (train, test, or `all` if there are no parts) and its place."""
+        path = Path(self.path or "")
+        if self.source == "generated":
+            from rlhf_exp.tasks.synthetic import generate_problems  # which reads a file
 
-
-def demonstration(item: Item, keys: Keys, seed: str) -> str:
-    return ANNOTATION.sub("", item.columns["answer"])
-
-
-def grade(completion: str, row: Row) -> grader.Gsm8kGrade:
-    """Grade a completion for a row of this task."""
-    return grader.grade(completion, row["answer"])
-
-
-def _read_rows(keys: Keys) -> Iterator[tuple[str, str, Any]]:
-    """Every row with its part of the source (train, test, or `all` if there are no parts) and its place."""
-    path = Path(keys.path or "")
-    if keys.source == "generated":
-        from rlhf_exp.tasks.synthetic import generate_problems  # which reads a file
-
-        rows = SMALL_ROWS if keys.largest else SYNTHETIC_ROWS
-        made = generate_problems(rows, SYNTHETIC_SEED, keys.largest)
-        for number, (question, answer) in enumerate(made, 1):
-            yield "all", f"generated problem {number}", {"question": question, "answer": answer}
-    elif keys.source == "hub":
-        yield from read_hub(keys.hub_id, name="main", parts=("train", "test"))
-    elif path.is_dir():
-        for part in ("train", "test"):
-            yield from ((part, *found) for found in read_lines(path / f"{part}.jsonl"))
-    else:
-        yield from (("all", *found) for found in read_lines(path))
+            problems = generate_problems(SMALL_ROWS if self.largest else SYNTHETIC_ROWS, SYNTHETIC_SEED, self.largest)
+            for number, (question, answer) in enumerate(problems, 1):
+                yield "all", f"generated problem {number}", {"question": question, "answer": answer}
+        elif self.source == "hub":
+            yield from read_hub(self.hub_id, name="main", parts=("train", "test"))
+        elif path.is_dir():
+            for part in ("train", "test"):
+                for where, row in read_lines(path / f"{part}.jsonl"):
+                    yield part, where, row
+        else:
+            for where, row in read_lines(path):
+                yield "all", where, row
 
 
 def _check_row(row: Any, where: str) -> tuple[str, str]:

@@ -38,10 +38,10 @@ from pydantic import Field
 
 from rlhf_exp.config.values import Share
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
-from rlhf_exp.tasks.schema import TaskKeys
-from rlhf_exp.tasks.sources import Item, OddKind, Source, read_hub, read_lines, read_texts
+from rlhf_exp.tasks.sources import read_hub, read_lines, read_texts
 from rlhf_exp.tasks.splits import SHARES, hash_text, split_within
+from rlhf_exp.tasks.task import Item, OddKind, Source, Task
+from rlhf_exp.tasks.texts import Text
 
 Subset = Literal["harmless-base", "helpful-base", "helpful-online", "helpful-rejection-sampled"]
 SUBSETS: tuple[Subset, ...] = get_args(Subset)
@@ -70,31 +70,11 @@ answer with the speaker inside it, and no rule can distinguish a mistake from a 
 TURN = re.compile(r"\n\n(Human|Assistant):")
 INLINE = re.compile(r"\b(?:Human|Assistant):")
 ROLES = {"Human": "user", "Assistant": "assistant"}
-
-
 ENDINGS = (".jsonl", ".jsonl.gz")
 PART = re.compile(r"(?<![a-z])(train|test)(?![a-z])")
 
 SYNTHETIC_ROWS, SYNTHETIC_SEED = 8000, 0
 """How many pairs source=generated has. One fixed set: task.data_seed must not move what is held out."""
-
-
-@dataclass(frozen=True)
-class Keys(TaskKeys):
-    """The keys of task=hh_rlhf."""
-
-    name: Literal["hh_rlhf"]
-    hub_id: str
-    subsets: list[Subset]
-    max_length: Annotated[int, Field(ge=2, le=10_000_000)] | None
-    label_noise: Share
-
-    provides = (PROMPTS, DEMONSTRATIONS, PAIRS)
-    file = "a .jsonl or .jsonl.gz file with chosen and rejected, or a folder of them"
-    reads_folder = True
-    gives_pairs = True
-    of_pairs = True
-    budget = (128, "half of the 256 tokens that experiment=hh_rlhf_gpt2_* allows a prompt with its answer")
 
 
 @dataclass(frozen=True)
@@ -117,49 +97,86 @@ class Pair:
     rejected: str
 
 
-def read(keys: Keys) -> Source:
-    """The pairs of each split, with no prompt in two of them.
+@dataclass(frozen=True)
+class HhRlhf(Task):
+    """The keys of task=hh_rlhf; the content of a row is its Pair."""
 
-    Raises:
-        ConfigError: a file, a line or a subset that cannot be read, or a text without a Human turn.
-    """
-    counts, distinct = Counter[str](), dict[tuple[str | None, str], Pair]()
-    odd: dict[str, Counter[str]] = {kind: Counter() for kind in (*DROPPED, *KEPT)}
-    for where, subset, part, *dialogues in read_raw(keys):
-        counts[subset] += 1
-        pair, kinds = parse_pair(where, subset, part, *dialogues)
-        if pair is not None:
-            # A pair in both parts of the source is not a duplicate: it is removed from train below.
-            first = distinct.setdefault((part, pair.id.removeprefix(subset)), pair)
-            kinds = kinds if first is pair else ["duplicate"]
-        for kind in kinds:
-            odd[kind][subset] += 1
-    splits, odd["prompt_in_test"] = _split_pairs(sorted(distinct.values(), key=lambda pair: pair.id))
-    splits["train"] = [_swap(pair) if Random(pair.id).random() < keys.label_noise else pair for pair in splits["train"]]
-    facts = {
-        "read": dict(counts),
-        "dropped": {kind: dict(odd[kind]) for kind in DROPPED},
-        "kept": {kind: dict(odd[kind]) for kind in KEPT},
-        "splits": {name: dict(Counter(pair.subset for pair in members)) for name, members in splits.items()},
-    }
-    items = {name: [Item(pair.id, {}, pair, pair.subset) for pair in members] for name, members in splits.items()}
-    rules = tuple(OddKind(kind, rule, kind in KEPT, dict(odd[kind])) for kind, rule in {**DROPPED, **KEPT}.items())
-    return Source(items, dict(counts), "pairs", rules, facts)
+    name: Literal["hh_rlhf"]
+    hub_id: str
+    subsets: list[Subset]
+    max_length: Annotated[int, Field(ge=2, le=10_000_000)] | None
+    label_noise: Share
 
+    path_form = "a .jsonl or .jsonl.gz file with chosen and rejected, or a folder of them"
+    reads_folder = True
+    of_pairs = True
+    budget = (128, "half of the 256 tokens that experiment=hh_rlhf_gpt2_* allows a prompt with its answer")
 
-def prompt(item: Item, chat: bool) -> Any:
-    """What both dialogues share up to the last turn of the assistant."""
-    if chat:
-        return [{"role": ROLES[speaker], "content": text} for speaker, text in item.content.history]
-    return item.content.prompt
+    def rows(self) -> Source:
+        """The pairs of each split, with no prompt in two of them."""
+        counts: Counter[str] = Counter()
+        odd: dict[str, Counter[str]] = {kind: Counter() for kind in (*DROPPED, *KEPT)}
+        distinct: dict[tuple[str | None, str], Pair] = {}
+        for where, subset, part, *dialogues in self.read_raw():
+            counts[subset] += 1
+            pair, kinds = parse_pair(where, subset, part, *dialogues)
+            if pair is not None:
+                # A pair in both parts of the source is not a duplicate: it is removed from train below.
+                first = distinct.setdefault((part, pair.id.removeprefix(subset)), pair)
+                kinds = kinds if first is pair else ["duplicate"]
+            for kind in kinds:
+                odd[kind][subset] += 1
+        splits, odd["prompt_in_test"] = _split_pairs(sorted(distinct.values(), key=lambda pair: pair.id))
+        items = {
+            name: [Item(pair.id, {}, self._add_noise(pair) if name == "train" else pair, pair.subset) for pair in pairs]
+            for name, pairs in splits.items()
+        }
+        facts = {
+            "read": dict(counts),
+            "dropped": {kind: dict(odd[kind]) for kind in DROPPED},
+            "kept": {kind: dict(odd[kind]) for kind in KEPT},
+            "splits": {name: dict(Counter(pair.subset for pair in pairs)) for name, pairs in splits.items()},
+        }
+        kinds_read = tuple(
+            OddKind(kind, rule, odd[kind].total(), kind in KEPT) for kind, rule in {**DROPPED, **KEPT}.items()
+        )
+        return Source(items, dict(counts), "pairs", kinds_read, facts)
 
+    def write_prompt(self, item: Item, chat: bool) -> Text:
+        """What both dialogues share up to the last turn of the assistant."""
+        if chat:
+            return [{"role": ROLES[speaker], "content": text} for speaker, text in item.content.history]
+        return item.content.prompt
 
-def pair(item: Item, keys: Keys) -> tuple[str, str]:
-    return item.content.chosen, item.content.rejected
+    def pair(self, item: Item) -> tuple[str, str]:
+        return item.content.chosen, item.content.rejected
 
+    def demonstration(self, item: Item, seed: str) -> str:
+        return item.content.chosen
 
-def demonstration(item: Item, keys: Keys, seed: str) -> str:
-    return item.content.chosen
+    def read_raw(self) -> Iterator[tuple[Any, ...]]:
+        """Every pair of `subsets` that the source has: its place, for error lines; its subset; the source's own split,
+        train or test, or None; the dialogue with the chosen and that with the rejected answer."""
+        if self.source == "generated":
+            from rlhf_exp.tasks.synthetic import generate_pairs  # which reads a file
+
+            for number, (subset, chosen, rejected) in enumerate(generate_pairs(SYNTHETIC_ROWS, SYNTHETIC_SEED), 1):
+                if subset in self.subsets:
+                    yield f"generated pair {number}", subset, None, chosen, rejected
+        elif self.source == "file":
+            for path, subset, part in find_pair_files(Path(self.path or ""), self.subsets):
+                for where, row in read_lines(path):
+                    yield where, subset, part, *read_texts(row, where, "chosen", "rejected")
+        else:
+            for subset in self.subsets:
+                for part, where, row in read_hub(self.hub_id, data_dir=subset):
+                    yield where, subset, part, *read_texts(row, where, "chosen", "rejected")
+
+    def _add_noise(self, pair: Pair) -> Pair:
+        """The pair, in a share `label_noise` with its answers swapped."""
+        if Random(pair.id).random() < self.label_noise:
+            return replace(pair, chosen=pair.rejected, rejected=pair.chosen)
+        return pair
 
 
 def parse_pair(where: str, subset: str, part: str | None, chosen: str, rejected: str) -> tuple[Pair | None, list[str]]:
@@ -186,10 +203,6 @@ def parse_pair(where: str, subset: str, part: str | None, chosen: str, rejected:
     return pair, [kind for kind, fit in zip(KEPT, fits, strict=True) if fit]
 
 
-def _swap(pair: Pair) -> Pair:
-    return replace(pair, chosen=pair.rejected, rejected=pair.chosen)
-
-
 def _split_pairs(pairs: list[Pair]) -> tuple[dict[str, list[Pair]], Counter[str]]:
     """Train, validation and test, with no prompt in two of them; and for each subset how many were removed from train
     and validation because their prompt is in test."""
@@ -204,29 +217,6 @@ def _split_pairs(pairs: list[Pair]) -> tuple[dict[str, list[Pair]], Counter[str]
         in_test.update(pair.subset for pair in splits[name] if pair.prompt in held)
         splits[name] = [pair for pair in splits[name] if pair.prompt not in held]
     return splits, in_test
-
-
-def read_raw(task: Keys) -> Iterator[tuple[Any, ...]]:
-    """Every pair of `task.subsets` that the source has: its place, for error lines; its subset; the source's own split,
-    train or test, or None; the dialogue with the chosen and that with the rejected answer.
-
-    Raises:
-        ConfigError: a file, a line or a subset that cannot be read.
-    """
-    if task.source == "generated":
-        from rlhf_exp.tasks.synthetic import generate_pairs  # which reads a file
-
-        for number, (subset, chosen, rejected) in enumerate(generate_pairs(SYNTHETIC_ROWS, SYNTHETIC_SEED), 1):
-            if subset in task.subsets:
-                yield f"generated pair {number}", subset, None, chosen, rejected
-    elif task.source == "file":
-        for path, subset, part in find_pair_files(Path(task.path or ""), task.subsets):
-            for where, row in read_lines(path):
-                yield where, subset, part, *read_texts(row, where, "chosen", "rejected")
-    else:
-        for subset in task.subsets:
-            for part, where, row in read_hub(task.hub_id, data_dir=subset):
-                yield where, subset, part, *read_texts(row, where, "chosen", "rejected")
 
 
 def find_pair_files(path: Path, subsets: Sequence[str]) -> list[tuple[Path, str, str | None]]:

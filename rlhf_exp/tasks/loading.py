@@ -3,26 +3,20 @@ the algorithm learns from.
 
     task = load_task(cfg, tokenizer)
     rows = draw_prompts(cfg, tokenizer, 512)      # to sample on, and learn from the samples
-    grade = find_grader(cfg.task)                 # (completion, row) -> Grade
-
-The tasks give their rows by the functions of tasks/__init__.py.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.device import count_completions, count_processes
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import ASK, PAIR, Form
-from rlhf_exp.graders import Grade, user_code
+from rlhf_exp.graders import user_code
 from rlhf_exp.tasks.fitting import Selection, describe_read, require_rows, try_grader, write_notes
-from rlhf_exp.tasks.schema import TaskKeys, find_task, name_source
-from rlhf_exp.tasks.sources import Item, Source
+from rlhf_exp.tasks.task import Grader, Item, Source, name_source
 from rlhf_exp.tasks.texts import Row, Text, add_system_prompt, as_completion, shape_prompt
 
 if TYPE_CHECKING:
@@ -30,13 +24,14 @@ if TYPE_CHECKING:
 
     from rlhf_exp.config.schema import Config
 
-Grader = Callable[[str, Row], Grade]
-
 BATCH = 1024  # rows that are tokenized together
+
+MOST_DRAWN = 200_000
+"""The most rows of a kind that are drawn, which takes 20 s. The shipped model was trained on 160,000."""
 
 
 @dataclass(frozen=True)
-class Task:
+class TaskRows:
     """The rows of one experiment. A text is a str, or for chat models a list of messages.
 
     Attributes:
@@ -65,31 +60,35 @@ class Task:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> Task:
+def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> TaskRows:
     """Load the rows that `cfg.task` and `cfg.algo` ask for.
 
     Raises:
         ConfigError: rows that are missing, broken (file and line), or too few.
     """
     user_code.limit_s = cfg.reward.timeout_s  # of this process
-    place, keys = cfg.task.list_sources()[-1]
-    if keys is cfg.task:
+    place, task = cfg.task.list_sources()[-1]
+    if task is cfg.task:
         return _load(Loader.open(cfg, tokenizer))
     try:
-        task = _load(Loader.open(replace(cfg, task=keys), tokenizer))
+        rows = _load(Loader.open(replace(cfg, task=task), tokenizer))
     except ConfigError as error:
-        raise type(error)([f"{place}={keys.name}: {line}" for line in error.problems]) from None
-    sides = {name: [{"id": row["id"], "prompt": row["prompt"]} for row in getattr(task, name)]
-             for name in ("train", "eval", "validation")}  # fmt: skip
-    return Task(cfg.task.name, **sides, grade=None, notes=task.notes, facts={"of": keys.name, **task.facts})
+        raise type(error)([f"{place}={task.name}: {line}" for line in error.problems]) from None
+    train, held_out, validation = (
+        [{"id": row["id"], "prompt": row["prompt"]} for row in side]
+        for side in (rows.train, rows.eval, rows.validation)
+    )
+    return TaskRows(
+        cfg.task.name, train, held_out, None, validation, notes=rows.notes, facts={"of": task.name, **rows.facts}
+    )
 
 
-def load_held_out(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", split: str, n: int) -> Task:
+def load_held_out(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", split: str, n: int) -> TaskRows:
     """At most `n` prompts of the split, whatever the algorithm learns from, with their grader."""
     loader = Loader.open(replace(cfg, task=cfg.task.list_sources()[-1][1]), tokenizer)
     rows, _, taken = loader.hold_out(ASK, split, n, required=False)
     require_rows(cfg, [(taken, split, "eval.rows", None)], loader.source)
-    return Task(cfg.task.name, [], rows, find_grader(cfg.task, loader.source))
+    return TaskRows(cfg.task.name, [], rows, cfg.task.build_grader(loader.source))
 
 
 def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
@@ -107,14 +106,6 @@ def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) ->
     return taken.rows
 
 
-def find_grader(keys: TaskKeys, source: Source | None = None) -> Grader | None:
-    """The grader of the task, for rows of `source`; None if there are no right or wrong answers."""
-    task = find_task(keys.name)
-    if not keys.graded:
-        return None
-    return task.build_grader(keys, source) if hasattr(task, "build_grader") else task.grade
-
-
 @dataclass(frozen=True)
 class Loader:
     """The rows of a task as they are read, and how they are written for a model. `source` is None if they are drawn."""
@@ -122,7 +113,6 @@ class Loader:
     cfg: "Config"
     tokenizer: "PreTrainedTokenizerBase"
     chat: bool
-    task: ModuleType
     source: Source | None
 
     @classmethod
@@ -133,9 +123,8 @@ class Loader:
             ConfigError: a file or a row that cannot be read, or a prompt that the model's template cannot write.
         """
         check_system_prompt(cfg, tokenizer)
-        task = find_task(cfg.task.name)
         drawn = cfg.task.draws_rows and cfg.task.source == "generated"
-        return cls(cfg, tokenizer, wants_chat(cfg, tokenizer), task, None if drawn else task.read(cfg.task))
+        return cls(cfg, tokenizer, wants_chat(cfg, tokenizer), None if drawn else cfg.task.rows())
 
     def take(
         self, form: Form, split: str, n: int | None, seed: int, room: int, distinct: bool = False, fewer: bool = False
@@ -148,31 +137,26 @@ class Loader:
             distinct: of each prompt one row; always so of prompts without answers.
             fewer: whether fewer than n will do, of rows that are drawn.
         """
+        # Above max_length RewardTrainer would leave a pair to train on out; other trainers cut it.
+        most = self.cfg.algo.args.get("max_length") if split == "train" and self.cfg.algo.row.scores else None
         if self.source is None:
-            items = self.task.draw(self.cfg.task, form, split, n, seed, distinct, fewer)
-            traces = "held-out traces " if form.answers and distinct else ""
-            return self.fit(items, form, None, room, f"{traces}{seed}", self.most(split))
+            task: Any = self.cfg.task  # one that draws its rows
+            items = task.draw(form, split, n, seed, distinct, fewer)
+            order = f"held-out traces {seed}" if form.answers and distinct else seed
+            return self.fit(items, form, None, room, order, most)
         items = [item for item in self.source.splits[split] if form.answers or item.id not in self.source.repeated]
-        if self.cfg.task.shuffles_fitting:
-            taken = self.fit(items, form, None, room, seed, self.most(split))
-            Random(seed).shuffle(taken.written)
-            return taken._replace(written=taken.written[:n])
         Random(seed).shuffle(items)
-        found = len(items)
+        count = len(items)
         if distinct or not form.answers:
             items = list({str(self.write_prompt(item)): item for item in reversed(items)}.values())[::-1]
-        return self.fit(items, form, n, room, seed, self.most(split))._replace(repeated=found - len(items))
-
-    def most(self, split: str) -> int | None:
-        """The tokens above which RewardTrainer would leave a pair to train on out; other trainers cut it."""
-        return self.cfg.algo.args.get("max_length") if split == "train" and self.cfg.algo.row.scores else None
+        return self.fit(items, form, n, room, seed, most)._replace(repeated=count - len(items))
 
     def fit(
-        self, items: list[Item], form: Form, n: int | None, room: int, seed: Any, most: int | None = None
+        self, items: list[Item], form: Form, n: int | None, room: int, seed: int | str, most: int | None = None
     ) -> Selection:
         """The first `n` of the items (None: all) that fit the model's context, task.max_length and `most`. Only as many
         as needed are tokenized."""
-        written, taken, looked_at, shortest = self.write(items, form, seed), list[tuple[Item, Row]](), 0, math.inf
+        written = self.write(items, form, seed)
         if self.cfg.task.draws_rows and most is None:  # which are all of about the same length
             return Selection(written[:n])
         from rlhf_exp.tasks.tokens import measure
@@ -180,9 +164,12 @@ class Loader:
         context = self.tokenizer.model_max_length
         limit = min(getattr(self.cfg.task, "max_length", None) or context, context)
         ways = ["raise task.max_length" if limit < context else "take a model with a longer context"]
-        ways += ["lower max_tokens"] * (room > 0)
+        if room:
+            ways.append("lower max_tokens")
         if most is not None and most < limit:
             limit, ways = most, ["raise algo.args.max_length"]
+        taken: list[tuple[Item, Row]] = []
+        looked_at, shortest = 0, math.inf
         while looked_at < len(written) and (n is None or len(taken) < n):
             batch = written[looked_at : looked_at + (BATCH if n is None else min(BATCH, n - len(taken)))]
             answers = [tuple(row[key] for key in form.answers) for _, row in batch]
@@ -197,14 +184,14 @@ class Loader:
 
     def write_prompt(self, item: Item) -> Text:
         """The prompt in the form of the model, without that of the system."""
-        return shape_prompt(self.task.prompt(item, self.chat), self.chat)
+        return shape_prompt(self.cfg.task.write_prompt(item, self.chat), self.chat)
 
-    def write(self, items: list[Item], form: Form, seed: Any) -> list[tuple[Item, Row]]:
+    def write(self, items: list[Item], form: Form, seed: int | str) -> list[tuple[Item, Row]]:
         """Each item with its row in the form, those left out that have no such answers. Answers that are drawn depend
         on the seed, their place and the item alone."""
         written: list[tuple[Item, Row]] = []
         for item in items:
-            texts = form.write(self.task, item, self.cfg.task, f"{seed} {len(written)}")
+            texts = form.write(self.cfg.task, item, f"{seed} {len(written)}")
             if texts is not None:
                 prompt = add_system_prompt(self.write_prompt(item), self.cfg.task.system_prompt)
                 answers = tuple(as_completion(text, self.chat) for text in texts)
@@ -215,66 +202,101 @@ class Loader:
         self, form: Form, split: str, n: int, required: bool
     ) -> tuple[list[Row], dict[str, list[Row]], Selection]:
         """At most `n` held-out prompts to sample on, none for a reward model of given pairs; the held-out rows with
-        answers, by their field of Task; and what was taken."""
-        keys, seed, scores = self.cfg.task, self.cfg.eval.seed, self.cfg.algo.row.scores and bool(form.answers)
+        answers, by their field of TaskRows; and what was taken."""
+        task, seed, scores = self.cfg.task, self.cfg.eval.seed, self.cfg.algo.row.scores and bool(form.answers)
         room, drawn = 0 if scores else self.cfg.max_tokens, self.source is None
-        if drawn or keys.answers_apart:
-            held = self.take(form, split, n, seed, 0, distinct=drawn) if form.answers else Selection([])
-            taken = held if scores else self.take(ASK, split, n, seed, room, distinct=True, fewer=not required)
-            return [] if scores else taken.rows, {form.held_out: held.rows} if form.answers else {}, taken
-        taken = self.take(PAIR if keys.of_pairs else ASK, split, n, seed, room, distinct=True)
-        forms = {other.held_out: other for other in (form, *([PAIR] if keys.of_pairs else [])) if other.answers}
-        answers = {
-            name: self.fit(taken.items, other, None, 0, f"held-out traces {seed}").rows for name, other in forms.items()
-        }
+        answers: dict[str, list[Row]] = {}
+        if drawn or task.answers_apart:
+            taken = Selection([])
+            if form.answers:
+                taken = self.take(form, split, n, seed, 0, distinct=drawn)
+                answers[form.held_out] = taken.rows
+            if not scores:
+                taken = self.take(ASK, split, n, seed, room, distinct=True, fewer=not required)
+            return [] if scores else taken.rows, answers, taken
+        taken = self.take(PAIR if task.of_pairs else ASK, split, n, seed, room, distinct=True)
+        forms = {form.held_out: form} if form.answers else {}
+        if task.of_pairs:
+            forms[PAIR.held_out] = PAIR
+        for name, other in forms.items():
+            answers[name] = self.fit(taken.items, other, None, 0, f"held-out traces {seed}").rows
         return [] if scores else [row for _, row in self.write(taken.items, ASK, 0)], answers, taken
 
 
-def _load(loader: Loader) -> Task:
+def _load(loader: Loader) -> TaskRows:
     """The rows to train on, unless they will be made of samples, and the held-out rows."""
-    cfg, keys, algo, source = loader.cfg, loader.cfg.task, loader.cfg.algo.row, loader.source
-    sampled, split = cfg.learns_from_samples, cfg.eval.split
-    form = ASK if sampled else algo.form if algo.trains else PAIR if keys.of_pairs else ASK
-    n, used = loader.task.count_rows(cfg) if source is None else (keys.train_rows, 0)
-    room = 0 if form.answers else cfg.max_tokens
-    whole = PAIR if keys.of_pairs and form.answers else form  # what people judged
-    train = Selection([]) if sampled else loader.take(whole, "train", n, keys.data_seed, room)
+    cfg, task, algo, source = loader.cfg, loader.cfg.task, loader.cfg.algo.row, loader.source
+    split, sampled = cfg.eval.split, cfg.learns_from_samples
+    if sampled:
+        form = ASK
+    elif algo.trains:
+        form = algo.form
+    else:
+        form = PAIR if task.of_pairs else ASK
+    whole = PAIR if task.of_pairs and form.answers else form  # what people judged
+    n, used = _count_drawn(cfg) if source is None else (task.train_rows, 0)
+    train = Selection([])
+    if not sampled:
+        train = loader.take(whole, "train", n, task.data_seed, 0 if form.answers else cfg.max_tokens)
     prompts, answers, held_out = loader.hold_out(form, split, cfg.eval.limit, cfg.eval.rows is not None)
-    sides: dict[str, Selection] = {split: held_out} if sampled else {"train": train, split: held_out}
-    keys_of = {"train": ("task.train_rows", keys.train_rows), split: ("eval.rows", cfg.eval.rows)}
-    require_rows(cfg, [(taken, name, *keys_of[name]) for name, taken in sides.items()], source)
-    if keys.answers_apart and not all(answers.values()):
-        line = f"{name_source(keys)}: no row of its {split} split fits into the context with its answers"
-        raise ConfigError([f"{line} ({describe_read(source, rules=True)})" if source else line])
-    grade = find_grader(keys, source)
-    notes, facts, validation = list[str](), dict[str, Any](), list[Row]()
+    wanted: list[tuple[Selection, str, str, int | None]] = [(held_out, split, "eval.rows", cfg.eval.rows)]
+    if not sampled:
+        wanted.insert(0, (train, "train", "task.train_rows", task.train_rows))
+    require_rows(cfg, wanted, source)
+    if task.answers_apart and source is not None and not all(answers.values()):
+        line = f"{name_source(task)}: no row of its {split} split fits into the context with its answers"
+        raise ConfigError([f"{line} ({describe_read(source, rules=True)})"])
+    grade = task.build_grader(source)
+    notes: list[str] = []
+    facts: dict[str, Any] = {}
     if source is not None:
-        facts = _count(keys, source, sides)
-        if grade and keys.functions:
+        sides = {name: taken for taken, name, _, _ in wanted}
+        facts = _count(cfg, source, sides)
+        if grade and task.functions:
             items = [item for rows in source.splits.values() for item in rows]
             try_grader(grade, [row for _, row in loader.write(items, ASK, 0)])
-        notes = write_notes(source, sides)
+        notes += write_notes(source, sides)
     elif n is not None and n < used:
         notes.append(f"training uses {used:,} rows: {n:,} are drawn, and then come again")
+    validation: list[Row] = []
     if cfg.eval.every is not None:
         validation, _, taken = loader.hold_out(ASK, "validation", cfg.eval.every_rows, required=True)
         require_rows(cfg, [(taken, "validation", "eval.every_rows", cfg.eval.every_rows)], source)
     notes += note_own_system(cfg, [*train.rows, *held_out.rows])
     rows = train.rows if whole is form else [row for _, row in loader.write(train.items, form, 0)]
-    return Task(keys.name, form.spread(rows), prompts, grade, validation, **answers, notes=tuple(notes), facts=facts)
+    return TaskRows(
+        task.name, form.spread(rows), prompts, grade, validation, **answers, notes=tuple(notes), facts=facts
+    )
 
 
-def _count(keys: TaskKeys, source: Source, sides: dict[str, Selection]) -> dict[str, Any]:
+def _count(cfg: "Config", source: Source, sides: dict[str, Selection]) -> dict[str, Any]:
     """What was read and taken, for data.json."""
-    if keys.of_pairs:
-        counts = [
-            {"repeated_prompts": taken.repeated, "looked_at": len(taken.rows) + taken.over_long,
-             "over_long": taken.over_long, "rows": len(taken.rows)} for taken in sides.values()
-        ]  # fmt: skip
-        limit = next(iter(sides.values())).limit
-        return source.facts | {"limit_tokens": limit} | dict(zip(("train", "held_out"), counts, strict=True))
-    rows = {"train": 0} | {split: len(taken.rows) for split, taken in sides.items()}
-    return source.facts | {"over_long": {split: taken.over_long for split, taken in sides.items()}, "rows": rows}
+    if not cfg.task.of_pairs:
+        rows = {"train": 0} | {split: len(taken.rows) for split, taken in sides.items()}
+        return source.facts | {"over_long": {split: taken.over_long for split, taken in sides.items()}, "rows": rows}
+    facts = source.facts | {"limit_tokens": next(iter(sides.values())).limit}
+    for name, taken in zip(("train", "held_out"), sides.values(), strict=True):
+        facts[name] = {
+            "repeated_prompts": taken.repeated,
+            "looked_at": len(taken.rows) + taken.over_long,
+            "over_long": taken.over_long,
+            "rows": len(taken.rows),
+        }
+    return facts
+
+
+def _count_drawn(cfg: "Config") -> tuple[int, int]:
+    """How many rows to train on are drawn, and how many training uses: beyond MOST_DRAWN they are repeated.
+
+    Raises:
+        ConfigError: more are asked for than are drawn.
+    """
+    asked = {"task.train_rows": cfg.task.train_rows, "task.sampling.rows": cfg.task.sampling.rows}
+    asked |= {f"eval.{name}": getattr(cfg.eval, name) for name in ("rows", "every_rows")}
+    if problems := [f"{key}={n}: allowed is 1 to {MOST_DRAWN:,}" for key, n in asked.items() if n and n > MOST_DRAWN]:
+        raise ConfigError(problems)
+    wanted = 0 if cfg.learns_from_samples else cfg.task.train_rows or _count_needed(cfg)
+    return min(wanted, MOST_DRAWN), wanted
 
 
 def wants_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool:
@@ -325,7 +347,7 @@ def prompts_per_rollout(cfg: "Config") -> int:
     return count_completions(cfg) * count_processes(cfg) // cfg.algo.args.get("num_generations", 1)
 
 
-def count_needed(cfg: "Config") -> int:
+def _count_needed(cfg: "Config") -> int:
     """How many rows training uses if none is repeated.
 
     Raises:

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks.loading import Task, prompts_per_rollout
+from rlhf_exp.tasks.loading import TaskRows, prompts_per_rollout
 from rlhf_exp.tasks.texts import Row
 from rlhf_exp.tasks.tokens import encode_prompts, encode_row
 
@@ -20,7 +20,7 @@ TRIED = 64
 """Prompts whose first and last tokens are looked at."""
 
 
-def check_vocabulary(tokenizer: PreTrainedTokenizerBase, task: Task, size: int | None = None) -> None:
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, task: TaskRows, size: int | None = None) -> None:
     """Refuse prompts that the model cannot read: a word outside a closed vocabulary would silently become <unk>, and a
     token beyond the `size` of the model's embedding would fail. Or that begin or end as none does in any training."""
     prompts = [row["prompt"] for row in [*task.train, *task.eval, *task.pairs] if isinstance(row["prompt"], str)]
@@ -66,7 +66,7 @@ def count_unknown(tokenizer: PreTrainedTokenizerBase, prompts: list[str]) -> Cou
     return counts
 
 
-def check_context(cfg: Config, tokenizer: PreTrainedTokenizerBase, task: Task) -> int | None:
+def check_context(cfg: Config, tokenizer: PreTrainedTokenizerBase, task: TaskRows) -> int | None:
     """Refuse a budget for which the longest prompt leaves no room, and a `max_length` that no answer to train on
     reaches. Returns the room for the budget, None for a reward model, which samples nothing."""
     row = cfg.algo.row
@@ -77,7 +77,7 @@ def check_context(cfg: Config, tokenizer: PreTrainedTokenizerBase, task: Task) -
     return check_budget(cfg, tokenizer, task.eval)
 
 
-def check_rows(cfg: Config, task: Task) -> None:
+def check_rows(cfg: Config, task: TaskRows) -> None:
     """Refuse fewer prompts than one rollout takes: TRL would train on none of them, and report that it finished."""
     if cfg.algo.row.online and len(task.train) < (needed := prompts_per_rollout(cfg)):
         given = f"gives {len(task.train)} prompts, and a rollout of algo={cfg.algo.name} takes {needed}"

@@ -22,9 +22,10 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import PAIR, PAIRS, Form
-from rlhf_exp.runs.load import read_config, refusing_damage
+from rlhf_exp.runs.load import refusing_damage
 from rlhf_exp.runs.records import Completion, Evaluation, read, read_lines
-from rlhf_exp.tasks.loading import Task
+from rlhf_exp.runs.settings import read_config
+from rlhf_exp.tasks.loading import TaskRows
 from rlhf_exp.tasks.splits import split_of
 from rlhf_exp.tasks.texts import Row, as_completion
 
@@ -39,7 +40,7 @@ Prompts = dict[str, tuple[list[Completion], list[Completion]]]
 text once, in the order of sampling."""
 
 
-def learn_from(cfg: Config, task: Task, folder: Path) -> Task:
+def learn_from(cfg: Config, task: TaskRows, folder: Path) -> TaskRows:
     """The task with `train`, and for pairs also `pairs`, made from the samples in `folder`; `eval` is unchanged.
 
     Raises:
@@ -103,7 +104,7 @@ def describe_counts(counts: dict[str, int]) -> str:
     ).format_map(counts)
 
 
-def _read_samples(cfg: Config, task: Task, folder: Path, where: str) -> list[Completion]:
+def _read_samples(cfg: Config, task: TaskRows, folder: Path, where: str) -> list[Completion]:
     """The completions in the folder, after checking that this task may learn from them."""
     config, baseline = read_config(folder)["task"], read(folder / "evaluation.json", Evaluation).baseline
     samples = read_lines(folder / "samples.jsonl", Completion)

@@ -11,9 +11,8 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
@@ -22,47 +21,6 @@ from rlhf_exp.tasks.texts import validate_characters
 
 class Unavailable(ConfigError):
     """Rows of the hub that cannot be loaded now."""
-
-
-class Item(NamedTuple):
-    """A row of a task: its id, the columns that graders and rewards read, what the task's functions make the prompt and
-    the answers of, and the part of the data that it belongs to."""
-
-    id: str
-    columns: dict[str, Any]
-    content: Any
-    subset: str = "all"
-
-
-class OddKind(NamedTuple):
-    """A kind of odd row: its rule, whether it is kept, and how many there are in each part."""
-
-    kind: str
-    rule: str
-    kept: bool
-    counts: dict[str, int]
-
-
-@dataclass(frozen=True)
-class Source:
-    """What a task has read.
-
-    Attributes:
-        splits: the rows of train, validation and test, in an order that depends on no seed.
-        read: how many rows were read, by part of the source.
-        what: the rows, in a word.
-        facts: what was counted, for data.json in the run folder.
-        repeated: ids of rows whose prompt an earlier row has: they are not sampled on.
-        sampled: the rows on which completions to learn from are sampled, if not all of train.
-    """
-
-    splits: dict[str, list[Item]]
-    read: dict[str, int]
-    what: str = "rows"
-    odd: tuple[OddKind, ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
-    repeated: frozenset[str] = frozenset()
-    sampled: list[Item] | None = None
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, Any]]:

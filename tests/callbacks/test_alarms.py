@@ -11,7 +11,7 @@ from rlhf_exp.callbacks.alarms import Alarms
 from rlhf_exp.config.schema import Monitor
 from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.findings import FINDINGS
-from rlhf_exp.runs.records import Metrics, append, keep_lines
+from rlhf_exp.runs.records import Evaluation, Finding, Metrics, append, keep_lines
 from rlhf_exp.runs.stopping import StopSignals
 from tests.building import read_jsonl
 
@@ -20,13 +20,13 @@ def find_losses(metrics):
     """An alarm named after each loss above 1, which no longer is one when the loss has fallen."""
     high = [row for row in metrics if row["step"] == metrics[-1]["step"] and row["loss"] > 1]
     return [
-        {
-            "name": f"loss_{row['loss']:g}",
-            "severity": "warning",
-            "steps": [row["step"], row["step"]],
-            "evidence": "high",
-            "remedy": "seed=1",
-        }
+        Finding(
+            name=f"loss_{row['loss']:g}",
+            severity="warning",
+            steps=(row["step"], row["step"]),
+            evidence="high",
+            remedy="seed=1",
+        )
         for row in high
     ]
 
@@ -86,8 +86,8 @@ def test_the_findings_that_a_config_may_name_are_those_of_the_rules():
 def test_an_ignored_finding_is_listed_as_such_and_accuses_nobody():
     metrics = [{"step": 1, "loss": None}]
     config = {"algo": {"name": "sft", "args": {"learning_rate": 0.1}}, "monitor": {"ignore": ["nonfinite_loss"]}}
-    found = diagnose(metrics, {}, config)
-    assert (found["findings"], found["health"], found["ignored"]) == ([], "ok", ["nonfinite_loss"])
+    found = diagnose(metrics, Evaluation(), config)
+    assert (found.findings, found.health, found.ignored) == ([], "ok", ["nonfinite_loss"])
 
 
 @pytest.mark.parametrize("key", ["stop_on", "ignore"])

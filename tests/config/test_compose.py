@@ -51,7 +51,7 @@ def test_names_tie_configs_tables_and_modules_together():
     in_files = [row.losses for row in ALGORITHMS.values() if row.losses and row.loss is None]
     assert set(list_options("loss_type")) == {loss for losses in in_files for loss in losses}
     for task, keys in TASKS.items():
-        assert get_args(get_type_hints(keys)["name"]) == (task,) and find_task(task).Keys is keys
+        assert get_args(get_type_hints(keys)["name"]) == (task,) and find_task(task) is keys
     for row in ALGORITHMS.values():
         assert not row.trains or find_spec(row.trainer.partition(":")[0])
     assert set(list_options("reward")) == {*REWARDS, "none"}

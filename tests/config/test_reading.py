@@ -30,9 +30,9 @@ PLACED = {
 WHOLE = {
     f"{HEAD}run:\n  name: \x1b[31m\n": "unacceptable character #x001b",
     f"{HEAD}run:\n  name: caf\xe9\n": "'utf-8' codec can't decode byte 0xe9",
-    f"{HEAD}- seed: 1\n": "holds a list; must hold keys", "": "an experi",
+    "": "an experiment; its first line must be",
     f"{HEAD}x: {'[' * 30_000}\n": "maximum recursion depth", f"{HEAD}x:\n {'- ' * 30_000}\n": "maximum recursion depth",
-    f"{HEAD}seed: ${{nope\n": "no viable alternative", "# @package algo args\n": "Too many components",
+    f"{HEAD}seed: ${{nope\n": "no viable alternative",
 }  # fmt: skip
 DEFAULTS = {
     "nothere": "In 'experiment/mine': Could not load 'experiment/nothere'", "mine": "a config names itself in its",
@@ -44,7 +44,8 @@ DEFAULTS = {
     ("content", "line"),
     [*((HEAD + content, f"own/experiment/mine.yaml, line {line}") for content, line in PLACED.items()),
      *((content, f"own/experiment/mine.yaml: {line}") for content, line in WHOLE.items()),
-     (f"{HEAD}1: 2\n", "1=2: no such key"),
+     ("# @package algo args\n", "own: Too many components"), (f"{HEAD}1: 2\n", "1=2: no such key"),
+     (f"{HEAD}- seed: 1\n", "In 'experiment/mine': Cannot merge DictConfig with ListConfig"),
      *((f"{HEAD}defaults:\n  - {name}\n", line) for name, line in DEFAULTS.items())],
 )  # fmt: skip
 def test_a_mistake_in_a_file_is_one_line_with_its_place(content, line, refuse):

@@ -17,6 +17,7 @@ task.low=40 task.high=30 output_dir=/dev/null/x  ->  task.low *, output_dir miss
 'task.path=${nope}'  ->  task.path conflict
 algo=sft loss_type=dapo  ->  loss_type conflict
 +reward.weights.outcom=1  ->  reward.weights.outcom conflict
++reward.functions.prompt=a.py:f +reward.weights.prompt=1  ->  reward.functions.prompt conflict
 task.source=file  ->  task.source *
 task.source=file task.path=nope.jsonl  ->  task.path missing
 task=hh_rlhf  ->  algo conflict
@@ -27,6 +28,7 @@ reward.path=somebody/model  ->  reward.path *
 reward=model reward.path=./nope  ->  reward.path missing
 task.samples=self  ->  task.samples conflict
 algo=sft task.samples=outputs/nope  ->  task.samples missing
+algo=sft +args.padding_free=true  ->  args.padding_free conflict
 model=tiny_gpt2 model.init.architecture=gpt3  ->  model.init.architecture conflict
 'task.traces.patience=[96,24]'  ->  task.traces.patience *
 'task.traces.novice.operations=[1,2,3]'  ->  task.traces.novice.operations type
@@ -82,6 +84,12 @@ algo=sft +args.num_iteration=1  ->  args.num_iteration unknown
 'args.learning_rate='"'"'1e-3'"'"''  ->  args.learning_rate type
 +args.scale_rewards=nope  ->  args.scale_rewards type
 algo=dpo +args.f_divergence_type=kl  ->  args.f_divergence_type type
+algo=dpo +args.f_divergence_type=js_divergence 'args.loss_type=[aot]'  ->  args.f_divergence_type conflict
+algo=dpo 'args.loss_type=[exo_pair]'  ->  args.label_smoothing conflict
+algo=dpo 'args.loss_type=[aot]' +args.use_weighting=true  ->  args.use_weighting conflict
+algo=dpo +args.sync_ref_model=true  ->  args.sync_ref_model conflict
+peft=lora +args.sync_ref_model=true  ->  args.sync_ref_model conflict
+args.beta=0 +args.sync_ref_model=true  ->  args.sync_ref_model conflict
 +args.torch_compile_mode=fastest  ->  args.torch_compile_mode type
 +args.include_num_input_tokens_seen=some  ->  args.include_num_input_tokens_seen type
 +args.use_liger_kernel=true  ->  args.use_liger_kernel missing

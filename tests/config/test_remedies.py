@@ -12,6 +12,7 @@ from rlhf_exp.analysis.diagnose.calibration import Calibration
 from rlhf_exp.config.checks import choose_remedy, join_remedies
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
+from rlhf_exp.runs.records import Evaluation
 from tests.analysis.diagnose.cases import ANY_SCORE, HEALTHY, interval, make_evaluation, make_metrics
 
 RUNS = [
@@ -55,8 +56,8 @@ def find_all(overrides, room=None):
         for name in ("", *ANY_SCORE.scores):
             alone = Calibration({name: [-1e6] * 4}, [], {name: [1, 1]})
             config["monitor"]["ignore"] = [] if name == "nonfinite_loss" else ["nonfinite_loss"]  # that is always there
-            several = diagnose(metrics, evaluation, config, room, calibration=alone)["findings"]
-            found += [finding for finding in several if finding["name"] == name or not name]
+            several = diagnose(metrics, Evaluation(**evaluation), config, room, calibration=alone).findings
+            found += [finding for finding in several if finding.name == name or not name]
     return found
 
 
@@ -71,13 +72,13 @@ BY_HAND = {
 def test_every_remedy_passes_the_checks_of_a_run(overrides):
     findings = find_all(tuple(overrides))
     assert len(findings) >= 4
-    assert [finding["name"] for finding in findings if not finding["remedy"] and finding["name"] not in BY_HAND] == []
-    for remedy in {finding["remedy"] for finding in findings} - {None, "algo=sft"}:  # the choice of a group
+    assert [finding.name for finding in findings if not finding.remedy and finding.name not in BY_HAND] == []
+    for remedy in {finding.remedy for finding in findings} - {None, "algo=sft"}:  # the choice of a group
         build_args(compose_config(["device=cpu", *overrides, remedy]))
 
 
 def find_remedy(name, overrides, room=None):
-    return next(finding["remedy"] for finding in find_all(tuple(overrides), room) if finding["name"] == name)
+    return next(finding.remedy for finding in find_all(tuple(overrides), room) if finding.name == name)
 
 
 def test_ppo_is_held_by_the_price_of_its_kl_and_dpo_by_its_rate():

@@ -44,6 +44,9 @@ def test_what_trl_itself_refuses_is_one_line():
         (["+algo.args.optim=lomo"], "algo.args.optim=lomo: You need to install `lomo_optim`"),
         (["+algo.args.lr_scheduler_kwargs={lr_min: 1}"], "algo.args.lr_scheduler_kwargs={lr_min: 1}: get_linear_"),
         (["algo.args.lr_scheduler_type=warmup_stable_decay"], "algo.args.lr_scheduler_type=warmup_stable_decay: get"),
+        (["+algo.args.cache_implementation=nope"], "algo.args.cache_implementation=nope: Invalid `cache_"),
+        (["+algo.args.torch_compile_backend=nope"], "algo.args.torch_compile_backend=nope: must be one of "),
+        (["+algo.args.optim_args=nonsense"], "algo.args.optim_args=nonsense: not enough values"),
         (["+algo.args.accelerator_config=nope.json"], "algo.args: [Errno 2] No such file or directory: 'nope.json'"),
     ],
 )  # fmt: skip

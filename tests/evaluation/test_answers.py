@@ -13,7 +13,7 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.models import scoring
 from rlhf_exp.models.scoring import sum_logps
 from rlhf_exp.models.untrained import build_byte_tokenizer
-from rlhf_exp.tasks import Task
+from rlhf_exp.tasks import TaskRows
 from rlhf_exp.tasks.tokens import encode_row
 from tests.building import build_random
 
@@ -32,7 +32,7 @@ def make_config(*overrides):
 
 
 def set_up(*overrides, pairs=PAIRS):
-    task = Task("hh_rlhf", [], [], None, pairs=pairs)
+    task = TaskRows("hh_rlhf", [], [], None, pairs=pairs)
     return Experiment(make_config(*overrides), None, None, TOKENIZER, task, [])
 
 

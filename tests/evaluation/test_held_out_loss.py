@@ -11,7 +11,7 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.untrained import build_byte_tokenizer
-from rlhf_exp.tasks import Task, load_task
+from rlhf_exp.tasks import TaskRows, load_task
 from rlhf_exp.tasks.countdown import split_of
 from tests.building import build_random
 
@@ -36,7 +36,7 @@ def test_the_held_out_loss_is_that_of_the_sft_trainer_on_the_same_rows(max_lengt
         loss = model(**{name: batch[name] for name in ("input_ids", "attention_mask")}, labels=labels).loss.item()
     given = "null" if max_length is None else max_length
     cfg = compose_config(["algo=sft", f"algo.args.max_length={given}"])
-    task = Task("file", [], [], None, demonstrations=ROWS)
+    task = TaskRows("file", [], [], None, demonstrations=ROWS)
     scored = score_demonstrations(Experiment(cfg, None, None, tokenizer, task, []), model, title="loss")
     assert len(scored) == len(trainer.train_dataset) == (3 if max_length is None else 2)
     assert sum(row.tokens for row in scored) == sum(sum(label != -100 for label in row) for row in labels.tolist())

@@ -1,4 +1,3 @@
-import ast
 import itertools
 import json
 import operator
@@ -90,35 +89,19 @@ def test_no_answer_or_an_empty_one_fails(completion):
     assert grade(completion, NUMBERS, TARGET) == Grade("failed", 0.0, None)
 
 
-HOSTILE = {  # what the tests below build only when they run: (text, outcome)
+HOSTILE = {  # built only when the test runs: (text, outcome)
     "openers": lambda n: ("<answer>" * n, "failed"),
-    "closers": lambda n: ("</answer>" * n, "failed"),
     "openers and one closer": lambda n: ("<answer>" * n + "</answer>", "failed"),
-    "answers": lambda n: ("<answer>1</answer>" * n, "partial"),
-    "halves of tags": lambda n: ("<answer" * n + "</answer" * n, "failed"),
     "parentheses": lambda n: (f"<answer>{'(' * n}8*7-3{')' * n}</answer>", "correct"),
     "parentheses never closed": lambda n: (f"<answer>{'(' * n}</answer>", "partial"),
-    "parentheses never opened": lambda n: (f"<answer>8*7-3{')' * n}</answer>", "partial"),
-    "minus signs, even": lambda n: (f"<answer>{'-' * n}3+8*7</answer>", "partial"),
     "minus signs, odd": lambda n: (f"<answer>-{'-' * n}3+8*7</answer>", "correct"),
-    "minus signs of mathematics": lambda n: (f"<answer>8*7-{'−' * n}3</answer>", "correct"),
-    "one number of many digits": lambda n: (f"<answer>{'9' * n}</answer>", "partial"),
     "leading zeros": lambda n: (f"<answer>{'0' * n}8*7-3</answer>", "partial"),
     "a value of many digits": lambda n: (f"<answer>8*7-3={'9' * n}.{'9' * n}</answer>", "correct"),
-    "no value, of many digits": lambda n: (f"<answer>8*7-3={'9' * n}.{'9' * n}x</answer>", "partial"),
     "powers": lambda n: (f"<answer>8{'**8' * n}</answer>", "partial"),
-    "products": lambda n: (f"<answer>8{'*8' * n}</answer>", "partial"),
-    "equal signs": lambda n: (f"<answer>{'=' * n}</answer>", "partial"),
     "values": lambda n: (f"<answer>8*7-3{'=53' * n}</answer>", "partial"),
-    "spaces": lambda n: (f"<answer>8*7-{' ' * n}3{' ' * n}=-{' ' * n}53</answer>", "correct"),
-    "spaces and no value": lambda n: (f"<answer>8*7-3=-{' ' * n}x</answer>", "partial"),
-    "spaces in a boxed value": lambda n: (f"<answer>8*7-3=\\boxed{{{' ' * n}1{' ' * n}x</answer>", "partial"),
     "spaces and no boxed value": lambda n: (f"<answer>8*7-3=\\boxed{{{' ' * n}x</answer>", "partial"),
-    "dollars": lambda n: (f"<answer>{'$ ' * n}</answer>", "partial"),
     "boxes": lambda n: ("<answer>" + "\\boxed{" * n + "8*7-3" + "}" * n + "</answer>", "correct"),
-    "boxes never closed": lambda n: ("<answer>" + "\\boxed{" * n + "</answer>", "partial"),
     "braces": lambda n: (f"<answer>\\boxed{{{'{' * n}</answer>", "partial"),
-    "emoji": lambda n: ("<answer>" + "\U0001f600" * n + "</answer>", "partial"),
 }
 
 
@@ -158,43 +141,6 @@ def test_random_expressions_are_graded_by_their_exact_value():
         assert outcome(text, shuffled, value + Fraction(1, 10**30)) == "partial", text
         assert outcome(text, shuffled + [1], value) == "partial", text
         assert outcome(text, shuffled[1:], value) == "partial", text
-
-
-def evaluate_slowly(text):
-    """The value of `text` by Python's own parser; None where our grammar does not allow it."""
-    binary = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
-
-    def walk(node):
-        match node:
-            case ast.Constant(value=int()):
-                return Fraction(node.value)
-            case ast.UnaryOp(op=ast.USub()):
-                return -walk(node.operand)
-            case ast.BinOp() if type(node.op) in binary:
-                return APPLY[binary[type(node.op)]](walk(node.left), walk(node.right))
-        raise SyntaxError
-
-    try:
-        return walk(ast.parse(text, mode="eval").body)
-    except (SyntaxError, ZeroDivisionError):
-        return None
-
-
-def test_random_token_strings_are_graded_as_python_reads_them():
-    rng = random.Random(1)
-    allowed = 0
-    for length in (1, 2, 3, 4, 5, 6, 7, 9):
-        for _ in range(4000):
-            tokens = rng.choices(["1", "2", "3", "+", "-", "*", "/", "(", ")", "**", "//"], k=length)
-            numbers = [int(token) for token in tokens if token.isdigit()]
-            value = evaluate_slowly(" ".join(tokens))
-            if value is None:
-                assert {outcome(" ".join(tokens), numbers, target) for target in (0, 1, 2)} == {"partial"}, tokens
-            else:
-                allowed += 1
-                assert outcome("".join(tokens), numbers, value) == "correct", tokens
-                assert outcome("".join(tokens), numbers, value + 1) == "partial", tokens
-    assert allowed > 1000
 
 
 def solve(numbers, target):

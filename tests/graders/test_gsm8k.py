@@ -170,38 +170,22 @@ def test_a_gold_answer_without_a_number_is_refused(answer):
 
 
 HOSTILE = {  # (text, outcome), each built only when its test runs
-    "hashes": lambda n: ("#" * n, "failed"),
-    "hashes and spaces": lambda n: ("####   " * n, "failed"),
     "hashes and decoration": lambda n: ("####" + "$(* -" * n, "failed"),
-    "hashes and numbers": lambda n: ("#### 1\n" * n, "partial"),
     "boxes": lambda n: ("\\boxed{" * n + "18" + "}" * n, "correct"),
     "boxes never closed": lambda n: ("\\boxed{" * n + "18", "partial"),
-    "braces": lambda n: ("{" * n + "\\boxed{18}" + "}" * n, "correct"),
     "openers": lambda n: ("<answer>" * n, "failed"),
-    "answers": lambda n: ("<answer>1</answer>" * n, "partial"),
     "digits": lambda n: ("9" * n, "failed"),
-    "marked digits": lambda n: ("#### " + "9" * n, "partial"),
     "zeros": lambda n: ("#### " + "0" * n + "18." + "0" * n, "correct"),
-    "decimals": lambda n: ("#### 1." + "9" * n, "partial"),
     "exponents": lambda n: ("1e5" * n, "failed"),
-    "a long exponent": lambda n: ("#### 1e" + "9" * n, "partial"),
     "a denominator": lambda n: ("#### 1/" + "9" * n, "partial"),
     "a group too long at the end": lambda n: ("1" + ",234" * n + "5", "failed"),
     "groups": lambda n: ("#### 1" + ",234" * n, "partial"),
-    "slashes": lambda n: ("1/" * n, "failed"),
-    "points": lambda n: ("." * n, "failed"),
     "minus signs": lambda n: ("#### " + "-" * n + "18", "partial"),
-    "spaces": lambda n: ("<answer>-" + " " * n + "18</answer>", "partial"),
-    "spaces at the end": lambda n: ("#### 18" + " " * n + "x", "correct"),
     "spaces before a command": lambda n: ("#### 18" + " " * n + "\\pi", "partial"),
-    "equals signs": lambda n: ("<answer>" + "=" * n + "18</answer>", "correct"),
     "sums": lambda n: ("#### " + "1+1=" * n + "18", "correct"),
     "one long sum": lambda n: ("\\boxed{1" + "+1" * n + "}", "partial"),
     "fractions": lambda n: ("\\boxed{" + "\\frac{1}{" * n + "2" + "}" * n + "}", "partial"),
-    "units": lambda n: ("\\boxed{18" + "\\text{a}" * n + "}", "correct"),
     "units in units": lambda n: ("\\boxed{" + "\\text{" * n + "18" + "}" * (n + 1), "correct"),
-    "superscripts": lambda n: ("4²" * n, "failed"),
-    "emoji": lambda n: ("\U0001f600" * n, "failed"),
 }
 
 
@@ -226,29 +210,6 @@ def test_random_numbers_are_read_in_every_spelling_and_differ_from_their_neighbo
         assert not grade(mark.format(text), str(value + Fraction(1, 1000))).strict, text
         unmarked = grade(f"7 and then {text} clips", str(value))
         assert unmarked.lenient and not unmarked.strict, text
-
-
-def test_where_the_papers_code_reads_a_number_strict_reads_the_same_but_for_calculations():
-    rng = random.Random(1)
-    for _ in range(2000):
-        number = rng.choice([str(rng.randint(-999, 99999)), f"{rng.randint(1000, 10**7):,}"])
-        end = rng.choice(["", ".", " clips", " of 7", ", he said", "\n"])
-        text = f"{rng.randint(0, 9)} clips\n#### {number}{end}"
-        assert grade(text, PAPER.search(text).group(1).replace(",", "").rstrip(".")).strict, text
-
-
-def test_random_garbage_raises_nothing_and_strict_implies_lenient():
-    rng, pieces = random.Random(3), [*"}{1,./-$% \n=^x²٣−*(\\", "18", "####", "<answer>", "</answer>", "\ud800"]
-    pieces += ["\\boxed{", "\\frac", "\\sqrt", "\\text{"]
-    correct = 0
-    for _ in range(5000):
-        result = grade("".join(rng.choices(pieces, k=rng.randint(0, 25))), "18")
-        assert result.lenient or not result.strict
-        assert result.score == {"correct": 1.0, "partial": 0.1, "failed": 0.0}[result.outcome]
-        assert result.strict == (result.outcome == "correct")
-        assert result.extracted is not None or result.outcome == "failed"
-        correct += result.strict
-    assert correct > 10
 
 
 @pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not beside this checkout")

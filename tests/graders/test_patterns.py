@@ -5,7 +5,7 @@ import pytest
 
 from rlhf_exp.graders.gsm8k import EXPRESSION, grade
 
-MODULES = ("graders.arithmetic", "graders.checkers", "graders.expressions", "graders.gsm8k", "rewards.countdown")
+MODULES = ("graders.arithmetic", "graders.checkers", "graders.expressions", "graders.gsm8k")
 POSSESSIVE_GROUP = re.compile(r"(?<!\\)\)(?:[*+?]|\{[0-9,]+\})\+")
 
 

@@ -10,7 +10,6 @@ import pytest
 import rlhf_exp
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks import module
 
 CALL = """
 import sys
@@ -61,7 +60,9 @@ def test_a_checker_neither_ends_nor_doubles_the_process(code, said, ended, tmp_p
 
 
 def test_a_task_of_ones_own_cannot_end_the_process(tmp_path):
-    (tmp_path / "mine.py").write_text("import os\ndef read(keys):\n    os._exit(0)\n")
-    keys = compose_config(["device=cpu", "algo=none", "task=module", f"task.module={tmp_path}/mine.py"]).task
-    with pytest.raises(ConfigError, match=r"read raised SystemExit in line 3: os\._exit\(0\)"):
-        module.read(keys)
+    head = "import os\nfrom rlhf_exp.tasks import OwnTask\n"
+    code = f"{head}class Mine(OwnTask):\n    def rows(self):\n        os._exit(0)\n"
+    (tmp_path / "mine.py").write_text(code)
+    task = compose_config(["device=cpu", "algo=none", "task=module", f"task.module={tmp_path}/mine.py"]).task
+    with pytest.raises(ConfigError, match=r"rows raised SystemExit in line 5: os\._exit\(0\)"):
+        task.rows()

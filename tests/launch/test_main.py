@@ -16,10 +16,11 @@ from rlhf_exp import __version__, pipeline
 from rlhf_exp.__main__ import format_help, main
 from rlhf_exp.commands import COMMANDS
 from rlhf_exp.config import ROOT, trl_args
-from rlhf_exp.config.compose import compose_config, compose_files
+from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.reading import set_text
 from rlhf_exp.errors import ConfigError, Stop
 from rlhf_exp.launch.arguments import complete, compose_command
+from rlhf_exp.launch.jobs import Typed
 from rlhf_exp.runs.plan import check_run_folder
 from rlhf_exp.runs.stopping import describe_stop
 from tests.runs.building import leave_run
@@ -62,7 +63,9 @@ def runs(monkeypatch):
         ("reward.weights.brief=1", "reward.weights.brief: no such reward; must be one of brevity, "),
         ("--package algo", "--package: only with --cfg"), ("--resolve", "--resolve: only with --cfg"),
         ("--cfg job --package algo.arg", "--package algo.arg: no such key; did you mean algo.args?"),
-        ("--experimental-rerun x.pickle", "--experimental-rerun: repeats no run here"),
+        ("--info defaults", "unrecognized arguments: --info; see --help"),
+        ("hydra.run.dir=x", "hydra.run.dir=x: has no effect; of Hydra's own keys only these are read: "),
+        ("-cd sweeps -cn comparison", "-cn comparison: is a study; start it with python -m rlhf_exp study comparison"),
         ("peft.lora.r=16", "peft.lora.r=16: a key of peft=lora and peft=qlora alone"),
         ("device.name=cuda", "device.name=cuda: does not choose"),
         ("algo=dpo loss_type=nope", "loss_type=nope: not a loss of algo=dpo, must be one of sigmoid, hinge, ipo, "),
@@ -90,7 +93,7 @@ def test_a_mistake_is_one_line_and_status_2_and_leaves_nothing(command, typed, l
         ("algo=grpo +reward.weights.brevity=0.5 --cfg job --resolve", "    brevity: 0.5"),
         ("algo=ppo --cfg all --resolve --package reward.weights", "outcome: 1.0"),
         ("algo=dpo --cfg job --package algo.args", "max_steps: 100"), ("--cfg hydra --resolve", "hydra:"),
-        ("algo=grpo seed=1 --hydra-help", "== Flags =="), ("algo=sft --info defaults", "| algo/sft"),
+        ("algo=grpo seed=1 --hydra-help", "--config-dir FOLDER"),
     ],
 )  # fmt: skip
 def test_what_the_flags_of_hydra_print(typed, found, command_line, tmp_path):
@@ -143,7 +146,6 @@ def test_sweeps_that_start_in_one_second_have_a_folder_each(command, runs, one_s
         for tokens, number in ((16, ""), (32, "_2"))
         for job in ("00_seed-0", "01_seed-1")
     ]
-    assert "max_tokens=16" in Path(first, "multirun.yaml").read_text()
 
 
 def test_resume_of_a_finished_run_does_nothing(command_line, runs, tmp_path):
@@ -170,7 +172,7 @@ NAMES = [
     "a,b",
     "it's",
     'say "x"',
-    "é",
+    "\u00e9",
     "2024",
     "null",
     "a\\",
@@ -188,8 +190,7 @@ def test_the_command_that_resumes_is_read_whatever_the_folder_is_called(name, tm
     said = describe_stop(Stop(signal.SIGINT), Path(name))
     typed = shlex.split(said.partition("Resume with: ")[2])[-1]
     for text in (typed, set_text("resume", f"{name}/")):
-        _, overrides = complete([text], None, None)
-        cfg, _ = compose_files(overrides)
+        cfg, _ = complete(Typed([text])).compose()
         assert (cfg.resume, cfg.output_dir) == (name, name)
     [line] = check_run_folder(compose_config([set_text("output_dir", name)]))
     assert shlex.split(line.partition(", or ")[2]) == [typed]
@@ -216,7 +217,7 @@ STUDY = ("-cd", "sweeps", "-cn", "countdown_loss_x_tokens")
         (("-m", "loss_type=grpo,dr_grpo", "max_tokens=range(32,64,16)", "output_dir=there"),
          ["there/00_loss_type-grpo_max_tokens-32", "there/01_loss_type-grpo_max_tokens-48",
           "there/02_loss_type-dr_grpo_max_tokens-32", "there/03_loss_type-dr_grpo_max_tokens-48"]),
-        (("-m", "seed=choice(0,1)", "+algo.args.delta=2.0", "hydra.sweeper.max_batch_size=1", "output_dir=there"),
+        (("-m", "seed=choice(0,1)", "+algo.args.delta=2.0", "output_dir=there"),
          ["there/00_seed-0", "there/01_seed-1"]),
         (("-m", "model.path=org/name,org/other", "model.parameters=1e6", "output_dir=there"),
          ["there/00_model.path-org_name", "there/01_model.path-org_other"]),
@@ -356,7 +357,6 @@ def test_a_signal_to_one_job_ends_the_whole_sweep(command, runs, monkeypatch):
 
 
 def test_resume_of_a_study_s_job_is_one_run(command, runs):
-    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")  # which the study names
     command("-cd", "sweeps", "-cn", "countdown_loss_x_tokens", "seed=0", "max_tokens=32", "output_dir=there", HERE)
     folder = runs[1][1]
     leave_run(folder, "failed", checkpoint=True)
@@ -384,7 +384,6 @@ def test_the_version_is_that_of_the_package(monkeypatch, capsys, command):
 @pytest.mark.parametrize(
     ("argument", "said"),
     [("--help", []), ("task=file task.answer_column=a task.path={}/rows.csv", []),
-     ("sample --help", []), ("sample task=nope", []),
      ("output_dir=there seed=3", ["grpo on countdown, model tiny, seed 3: there", "[start] imports torch and TRL"])],
 )  # fmt: skip
 def test_help_refusals_and_the_first_lines_of_a_run_import_no_ml_library(argument, said, tmp_path):

@@ -1,20 +1,21 @@
-"""A sweep in several processes, with joblib's launcher: real processes, whose jobs are stand-ins."""
+"""The jobs of a sweep in other processes: these are real, joblib's and submitit's; stand-ins are run in them."""
 
 import io
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
-from hydra_plugins.rlhf_exp_sweeps import ParallelLauncher
-from rlhf_exp.errors import Stop
-from rlhf_exp.launch import sweep, workers
-from rlhf_exp.launch.workers import Jobs, Prefixed, Relay
+from rlhf_exp.config import ROOT
+from rlhf_exp.errors import FAILED, ConfigError, Stop
+from rlhf_exp.launch.jobs import Typed, read_sweep
+from rlhf_exp.launch.workers import Jobs, Prefixed, Relay, choose_processes, run_jobs
+from rlhf_exp.runs.environment import note_command, read_command
 
 joblib = pytest.importorskip("joblib")
 
@@ -26,14 +27,14 @@ def no_processes_left():
 
 
 @pytest.fixture
-def start(command_line, monkeypatch, tmp_path):
-    """Start a sweep of four jobs in two processes, `work(cfg, settings, jobs, again)` standing in for each."""
-    monkeypatch.setattr(sweep, "check_jobs", lambda jobs, composed, listed: ([], composed))
+def start(tmp_path):
+    """Run `work(sweep, number, again)` for each job of a sweep; the jobs' exit statuses."""
 
-    def call(work, folder=f"output_dir={tmp_path}"):
-        monkeypatch.setattr(sweep, "run_job", work)
-        launcher = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
-        return command_line("-m", "seed=0,1,2,3", *launcher, folder, cwd=tmp_path)
+    def call(work, launcher="joblib", seeds="0,1,2,3"):
+        options = ["hydra.launcher.n_jobs=2"] if launcher == "joblib" else []
+        typed = [f"seed={seeds}", f"hydra/launcher={launcher}", *options, f"output_dir={tmp_path}"]
+        sweep, settings = read_sweep(Typed(typed), ["-m", *typed])
+        return run_jobs(sweep, work, settings, use_cpu=True)
 
     return call
 
@@ -41,80 +42,105 @@ def start(command_line, monkeypatch, tmp_path):
 def test_each_job_knows_its_name_folder_and_command_and_the_first_process_its_status(start, tmp_path, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
-    def work(cfg, settings, jobs, again):
-        jobs.place(cfg, settings)
-        name = jobs.name(settings.job.num, settings.overrides.task)
-        facts = [name, cfg.output_dir, os.getpid(), os.environ["OMP_NUM_THREADS"], sys.argv[1:], sys.stdout.prefix]
-        (tmp_path / f"seed_{cfg.seed}.txt").write_text(json.dumps(facts))
+    def work(sweep, number, again):
+        note_command(sweep.arguments)
+        folder = sweep.compose(number)[0].output_dir
+        facts = [sweep.name(number), folder, os.getpid(), os.environ["OMP_NUM_THREADS"], read_command()]
+        (tmp_path / f"job_{number}.txt").write_text(json.dumps([*facts, sys.stdout.prefix]))
         time.sleep(0.2)
-        return 2 if cfg.seed == 1 else 0
+        return 2 if number == 1 else 0
 
-    done = start(work)
-    assert (done.returncode, done.stderr) == (2, "rlhf_exp: 1 of 4 jobs did not succeed (2: status 2)\n")
-    facts = [json.loads((tmp_path / f"seed_{seed}.txt").read_text()) for seed in range(4)]
-    for seed, (name, folder, _, threads, argv, prefix) in enumerate(facts):
-        assert name == f"job {seed + 1} of 4 (seed={seed} output_dir={tmp_path})"
-        assert folder == f"{tmp_path}/0{seed}_seed-{seed}"
-        assert (argv[:2], prefix) == (["-m", "seed=0,1,2,3"], f"[{seed + 1}/4] ")
+    assert start(work) == [0, 2, 0, 0]
+    facts = [json.loads((tmp_path / f"job_{number}.txt").read_text()) for number in range(4)]
+    for number, (name, folder, _, threads, command, prefix) in enumerate(facts):
+        assert name == f"job {number + 1} of 4 (seed={number} output_dir={tmp_path})"
+        assert folder == f"{tmp_path}/0{number}_seed-{number}"
+        assert "-m rlhf_exp -m seed=0,1,2,3 hydra/launcher=joblib" in command and prefix == f"[{number + 1}/4] "
         assert int(threads) == max(1, joblib.cpu_count() // 2)
     pids = {fact[2] for fact in facts}
     assert len(pids) == 2 and os.getpid() not in pids
     assert not list(tmp_path.glob(".jobs_*"))
 
 
-def test_a_sweep_without_a_name_has_one_folder_in_all_its_processes(start, tmp_path):
-    def work(cfg, settings, jobs, again):
-        (jobs.folder / f"seed_{cfg.seed}.txt").write_text(settings.sweep.dir)
-        return 0
-
-    assert start(work, f"hydra.sweep.dir={tmp_path}/${{now:%Y}}").returncode == 0
-    [folder] = [path for path in tmp_path.glob("*") if path.is_dir()]
-    assert [path.read_text() for path in folder.glob("seed_*.txt")] == [str(folder)] * 4
-
-
 def test_a_signal_to_the_first_process_stops_all_jobs_and_starts_no_other(start, tmp_path):
-    def work(cfg, settings, jobs, again):
-        (tmp_path / f"seed_{cfg.seed}.txt").touch()
+    def work(sweep, number, again):
+        (tmp_path / f"job_{number}.txt").touch()
         try:
             time.sleep(60)
         finally:
-            (tmp_path / f"saved_{cfg.seed}.txt").touch()
+            (tmp_path / f"saved_{number}.txt").touch()
         return 0
 
     def interrupt():
-        while len(list(tmp_path.glob("seed_*.txt"))) < 2:
+        while len(list(tmp_path.glob("job_*.txt"))) < 2:
             time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGTERM)
 
     before = signal.getsignal(signal.SIGTERM)
     thread = threading.Thread(target=interrupt)
     thread.start()
-    done = start(work)
+    with pytest.raises(Stop) as stopped:
+        start(work)
     thread.join()
-    assert done.returncode == 143
-    assert sorted(path.name for path in tmp_path.glob("*.txt")) == [
-        "saved_0.txt", "saved_1.txt", "seed_0.txt", "seed_1.txt",
-    ]  # fmt: skip
+    assert stopped.value.status == 143
+    assert sorted(path.stem for path in tmp_path.glob("*.txt")) == ["job_0", "job_1", "saved_0", "saved_1"]
     assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_signal_to_one_job_starts_no_other(start, tmp_path):
-    def work(cfg, settings, jobs, again):
-        (tmp_path / f"seed_{cfg.seed}.txt").touch()
-        if cfg.seed == 0:
+    def work(sweep, number, again):
+        (tmp_path / f"job_{number}.txt").touch()
+        if number == 0:
             os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.5)
         return 0
 
-    assert start(work).returncode == 130
-    assert {path.name for path in tmp_path.glob("*.txt")} <= {"seed_0.txt", "seed_1.txt"}
+    with pytest.raises(Stop) as stopped:
+        start(work)
+    assert stopped.value.status == 130
+    assert {path.stem for path in tmp_path.glob("*.txt")} <= {"job_0", "job_1"}
 
 
-def test_the_death_of_a_process_is_one_line_and_status_1(start):
-    done = start(lambda cfg, settings, jobs, again: os.kill(os.getpid(), signal.SIGKILL))
-    assert done.returncode == 1
+KILLED = """
+import os, time
+from pathlib import Path
+from rlhf_exp.launch.jobs import Typed, read_sweep
+from rlhf_exp.launch.workers import run_jobs
+
+def work(sweep, number, again):
+    (sweep.folder / f"began_{os.getpid()}").touch()
+    try:
+        time.sleep(60)
+    finally:
+        (sweep.folder / f"told_{os.getpid()}").touch()
+
+typed = ["seed=0,1", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", f"output_dir={os.getcwd()}"]
+sweep, settings = read_sweep(Typed(typed), [])
+run_jobs(sweep, work, settings, True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
+def test_jobs_stop_also_if_the_first_process_is_killed(tmp_path):
+    def wait_for(begin):
+        while len(found := list(tmp_path.glob(f"{begin}_*"))) < 2:
+            assert first.poll() is None or begin == "told"
+            time.sleep(0.1)
+        return found
+
+    first = subprocess.Popen([sys.executable, "-c", KILLED], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    wait_for("began")
+    first.kill()
+    first.wait()
+    for path in wait_for("told"):
+        os.kill(int(path.name.partition("_")[2]), signal.SIGKILL)
+
+
+def test_the_death_of_a_process_is_one_line_and_a_failure(start, capsys):
+    assert start(lambda sweep, number, again: os.kill(os.getpid(), signal.SIGKILL)) == [FAILED] * 4
     line = "rlhf_exp: the process of a job has died (out of memory?), and those of the other jobs were ended"
-    assert line in done.stderr.splitlines()
+    assert line in capsys.readouterr().err.splitlines()
 
 
 def test_the_second_signal_is_passed_on_and_the_third_ends_the_wait(tmp_path, monkeypatch):
@@ -122,7 +148,7 @@ def test_the_second_signal_is_passed_on_and_the_third_ends_the_wait(tmp_path, mo
     monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
     (tmp_path / "0.json").write_text('{"pid": 71, "slurm": null}')
     (tmp_path / "1.json").write_text('{"status": 0}')
-    relay = Relay(Jobs(None, [], tmp_path, 2, frozenset(), True, notes=tmp_path))
+    relay = Relay(Jobs(None, None, tmp_path))
     relay._handle(signal.SIGTERM, None)
     relay._handle(signal.SIGINT, None)
     assert sent == [(71, signal.SIGTERM), (71, signal.SIGINT)]
@@ -136,10 +162,7 @@ def test_the_second_signal_is_passed_on_and_the_third_ends_the_wait(tmp_path, mo
 )
 def test_as_many_jobs_run_at_once_as_there_are_cores_and_one_on_a_gpu(monkeypatch, wanted, jobs, use_cpu, chosen):
     monkeypatch.setattr("joblib.cpu_count", lambda: 4)
-    launcher = ParallelLauncher(n_jobs=wanted)
-    launcher.task_function = Jobs(None, [], Path("sweep"), jobs, frozenset(), use_cpu)
-    launcher.share_cores(jobs)
-    assert launcher.joblib["n_jobs"] == chosen
+    assert choose_processes(wanted, jobs, use_cpu) == chosen
 
 
 def test_lines_of_several_processes_are_whole_and_say_whose_they_are():
@@ -152,11 +175,56 @@ def test_lines_of_several_processes_are_whole_and_say_whose_they_are():
     assert out.getvalue() == "[3/12] a b c\n[3/12] d\n"
 
 
-def test_a_job_of_an_array_has_its_own_name_for_slurm_and_not_that_of_the_array(monkeypatch):
-    monkeypatch.setenv("SLURM_JOB_ID", "4")
-    assert workers._name_slurm_job() is None
-    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
-    assert workers._name_slurm_job() == "4"
-    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "4")
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
-    assert workers._name_slurm_job() == "4_1"
+@pytest.mark.slow
+def test_submitit_says_where_jobs_write_and_which_has_died_and_the_others_go_on(start, tmp_path, monkeypatch, capsys):
+    submitit = pytest.importorskip("submitit")
+    monkeypatch.setattr(submitit.Job, "_results_timeout_s", 1)  # how long submitit waits for the result of such a job
+
+    def work(sweep, number, again):
+        print("a line of the job")
+        if number == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(2)
+        return number
+
+    assert start(work, "submitit_local", "0,1,2") == [FAILED, 1, 2]
+    said = capsys.readouterr()
+    assert f"output of the jobs: {tmp_path}/.submitit" in said.out.splitlines()
+    assert "rlhf_exp: the process of job 1 has died (state: " in said.err and "Traceback" not in said.err
+    logs = "".join(path.read_text() for path in (tmp_path / ".submitit").glob("*.out"))
+    assert "[2/3] a line of the job" in logs and "[3/3] a line of the job" in logs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [[], [signal.SIGTERM]])  # Slurm sends it before, submitit ignores it
+def test_a_preempted_job_starts_again_and_knows_it(start, tmp_path, first):
+    pytest.importorskip("submitit")
+
+    def work(sweep, number, again):
+        with (tmp_path / f"job_{number}.txt").open("a") as file:
+            file.write(f"{again} ")
+        if number == 0 and not again:
+            for signum in [*first, signal.SIGUSR2]:
+                os.kill(os.getpid(), signum)
+            time.sleep(60)
+        return 0
+
+    assert start(work, "submitit_local", "0,1") == [0, 0]
+    assert [(tmp_path / f"job_{number}.txt").read_text() for number in (0, 1)] == ["False True ", "False "]
+
+
+def test_slurm_that_is_not_there_is_one_line(start, monkeypatch):
+    pytest.importorskip("submitit")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ConfigError, match="hydra.launcher: Could not detect"):
+        start(None, "submitit_slurm", "0,1")
+
+
+def test_a_job_of_slurm_is_done_when_squeue_says_so_or_lists_it_no_more():
+    queue = pytest.importorskip("rlhf_exp.launch.slurm").Queue()
+    for job in ("3_0", "3_1", "3_2", "3_3", "4"):
+        queue.register_job(job)
+    queue._info_dict.update(
+        queue.read_info(b"3_0|PENDING\n3_1|CONFIGURING\n3_2|COMPLETING\n3_3|OUT_OF_MEMORY\n5|FAILED\n")
+    )
+    assert [queue.is_done(job, mode="cache") for job in ("3_0", "3_1", "3_2", "3_3", "4")] == [False] * 3 + [True] * 2

@@ -11,12 +11,12 @@ import re
 import shutil
 
 import pytest
-from hydra._internal.utils import get_args_parser
 
 from rlhf_exp.algorithms import ALGORITHMS, PAIRS
 from rlhf_exp.commands import COMMANDS, parse_flags
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.model_shape import ASSETS
+from rlhf_exp.launch.arguments import PARSER
 from rlhf_exp.models.untrained import create_untrained
 from tests import test_docs as pages
 
@@ -40,8 +40,10 @@ def list_runs():
             own = program == "rlhf-exp" or len(rest) < len(words) - 1
             if not own or output or rest and rest[0] in COMMANDS:
                 continue
-            args = parse_flags(get_args_parser(), rest)
-            if not (args.help or args.cfg or args.config_name or any("resume=" in text for text in args.overrides)):
+            args = parse_flags(PARSER, [word for word in rest if word != "--help"])
+            if not (
+                "--help" in rest or args.cfg or args.config_name or any("resume=" in text for text in args.overrides)
+            ):
                 steps = name not in begun and not LARGE.search(" ".join(rest))
                 begun |= {name} if steps else set()
                 found.setdefault(tuple(rest), pytest.param(list(rest), steps, id=f"{name}: {' '.join(rest)}"))
@@ -83,7 +85,7 @@ def reader(tmp_path_factory, command_line):
 
 def shorten(words):
     """The overrides of the first job of a command, with two steps and few rows."""
-    args = parse_flags(get_args_parser(), words)
+    args = parse_flags(PARSER, words)
     swept = {"seed", "loss_type", "max_tokens", "algo", "algo.trainer", "experiment", "+remedy", "reward"}
     swept = swept | {"algo.args.beta"} if args.multirun else ()
     job = [text.split(",")[0] if text.partition("=")[0] in swept else text for text in args.overrides]

@@ -24,9 +24,3 @@ def test_a_mistake_is_refused_for_its_key(typed, key, kind):
         compose_config(typed.split())
     [problem] = caught.value.problems
     assert problem.startswith(key) and getattr(problem, "kind", kind) == kind
-
-
-@pytest.mark.parametrize("reward", ["think_format", "repetition", "overlong", "random", "constant"])
-def test_what_reads_no_answer_goes_with_any_task(reward):
-    overrides = [f"reward={reward}"] if reward in ("random", "constant") else [f"+reward.weights.{reward}=0.1"]
-    compose_config(["task=gsm8k", *overrides])

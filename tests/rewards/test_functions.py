@@ -8,7 +8,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders.user_code import RewardError
 from rlhf_exp.rewards import build_rewards, score_completions
-from rlhf_exp.tasks import Task
+from rlhf_exp.tasks import TaskRows
 
 ROWS = [{"id": str(i), "prompt": "p", "numbers": [8, 7, 3], "target": 53} for i in range(2)]
 CALL = {"prompts": ["p"] * 2, "completions": ["a", "bb"], "completion_ids": [[1], [1, 2]], "id": ["0", "1"],
@@ -32,7 +32,7 @@ def compose(where):
 
 
 def build(where):
-    return build_rewards(compose(where), Task("countdown", [], ROWS, None))[1]
+    return build_rewards(compose(where), TaskRows("countdown", [], ROWS, None))[1]
 
 
 def refuse(where):
@@ -91,28 +91,6 @@ def test_numbers_of_any_kind_are_rewards(write, values):
     assert found == [float(value) for value in values] and {type(value) for value in found} == {float}
 
 
-DATACLASS = """
-from __future__ import annotations
-from dataclasses import dataclass
-@dataclass
-class One:
-    x: float
-def short(completions, **_): return [One(1.0).x for _ in completions]
-"""
-
-
-@pytest.mark.parametrize(
-    ("source", "rewards"),
-    [("short = lambda completions, **_: [0] * len(completions)", [0, 0]),
-     ("class Short:\n    def __call__(self, completions, **_): return [3, 4]\nshort = Short()\n", [3, 4]),
-     ("from functools import partial\nshort = partial(lambda by, completions, **_: [by, by], 2)\n", [2, 2]),
-     ("def short(completion_ids, target, **_): return [len(completion_ids[0]) + target[1]] * 2", [54, 54]),
-     (DATACLASS, [1, 1])],
-)  # fmt: skip
-def test_any_callable_will_do_and_reads_tokens_and_columns(write, source, rewards):
-    assert build(write(source))(**CALL) == rewards
-
-
 @pytest.mark.parametrize(
     ("source", "line"),
     [
@@ -133,27 +111,6 @@ def test_what_is_not_there_or_cannot_be_called_is_refused(source, line, write):
     modules = set(sys.modules)
     assert refuse(write(source))[0].startswith(line)
     assert not any("mine" in name for name in set(sys.modules) - modules)
-
-
-@pytest.mark.parametrize(
-    ("where", "line"),
-    [("mime.py:short", "no such file as mime.py; did you mean mine.py?"), ("mine.py", "must be FILE.py:FUNCTION"),
-     ("mine.py:", "must be FILE.py:FUNCTION")],
-)  # fmt: skip
-def test_a_place_that_is_none_is_refused(write, where, line):
-    write("def short(**_):\n    return []\n")
-    assert refuse(where) == [line]
-
-
-def test_a_weight_and_a_name_of_its_own_are_needed(write):
-    where = write("def short(completions, **_):\n    return [0]\n")
-    for overrides, problem in (
-        ([f"+reward.functions.short={where}"], "add +reward.weights.short=1.0"),
-        ([f"+reward.functions.outcome={where}"], "take another name"),
-    ):
-        with pytest.raises(ConfigError) as caught:
-            compose_config(overrides)
-        assert caught.value.problems[0].endswith(problem)
 
 
 @pytest.mark.parametrize(

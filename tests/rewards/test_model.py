@@ -14,7 +14,7 @@ from rlhf_exp.evaluation.answers import score_pairs
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.untrained import build_config, build_trace_tokenizer
 from rlhf_exp.rewards import build_rewards
-from rlhf_exp.tasks import Task
+from rlhf_exp.tasks import TaskRows
 from tests.building import QUIET, ROLLOUTS_OF_8, UNTRAINED
 from tests.building import build as build_trainer
 from tests.tasks.building import build_tokenizer
@@ -59,7 +59,7 @@ def make_run(path, tokenizer, prompt="auto"):
 def build(run, pairs, normalize=False):
     cfg = replace(USE, reward=replace(USE.reward, path=str(run), normalize=normalize))
     rows = [{"id": pair["id"], "prompt": pair["prompt"]} for pair in pairs]
-    return build_rewards(cfg, Task("hh_rlhf", rows, rows, None))[0]
+    return build_rewards(cfg, TaskRows("hh_rlhf", rows, rows, None))[0]
 
 
 @pytest.mark.parametrize("pairs", [PAIRS, CHAT_PAIRS], ids=["plain", "chat"])
@@ -72,7 +72,7 @@ def test_the_reward_of_a_training_pair_is_its_score_in_training(pairs, tmp_path)
     rewards = [model(prompts=prompts, completions=[pair[key] for pair in pairs]) for key in ("chosen", "rejected")]
 
     scorer = AutoModelForSequenceClassification.from_pretrained(run / "model")
-    task = Task("hh_rlhf", [], [], None, pairs=pairs)
+    task = TaskRows("hh_rlhf", [], [], None, pairs=pairs)
     scores = score_pairs(Experiment(TRAINING, None, None, tokenizer, task, []), scorer)
     assert list(zip(*rewards, strict=True)) == [pytest.approx(pair, abs=1e-5) for pair in scores]
 

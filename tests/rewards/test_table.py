@@ -8,8 +8,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders.checkers import build_checker
 from rlhf_exp.rewards import build_rewards, score_completions
 from rlhf_exp.rewards.table import REWARDS, agree
-from rlhf_exp.tasks import Task
-from rlhf_exp.tasks.countdown import grade as grade_row
+from rlhf_exp.tasks import TaskRows
 
 NUMBERS = [8, 7, 3]
 ROWS = [{"id": str(i), "prompt": f"p{i}", "numbers": NUMBERS, "target": 53} for i in range(3)]
@@ -19,7 +18,7 @@ RIGHT, WRONG = "<answer> 8 * 7 - 3 </answer>", "<answer> 8 + 7 </answer>"
 
 def build(name, *overrides):
     cfg = compose_config([f"reward={name}", *overrides])
-    return {f.__name__: f for f in build_rewards(cfg, Task("countdown", [], ROWS, grade_row))}[name]
+    return {f.__name__: f for f in build_rewards(cfg, TaskRows("countdown", [], ROWS, cfg.task.build_grader()))}[name]
 
 
 def as_messages(texts):
@@ -61,21 +60,6 @@ def score(answer, numbers, target):
 )  # fmt: skip
 def test_an_answer_is_worth_more_the_nearer_it_comes(answer, target, expected):
     assert score(answer, NUMBERS, target) == expected
-
-
-@pytest.mark.parametrize(
-    ("answer", "numbers", "target", "expected"),
-    [
-        # dividing by zero, of the right numbers
-        ("8 / ( 7 - 7 )", [8, 7, 7], 8, 0.1), ("( 8 / ( 7 - 7 ) + 3 ) * 0", [8, 7, 7, 3, 0], 0, 0.1),
-        ("- ( 8 / ( 7 - 7 ) )", [8, 7, 7], 8, 0.1), ("8 / ( 7 - 7 ) +", [8, 7, 7], 8, 0.05),
-        # distances are exact: 27 1/3, 26 2/3, 19 1/9 and 18 8/9
-        ("1 / 3 + 27", [1, 3, 27], 30, 0.2), ("27 - 1 / 3", [1, 3, 27], 30, 0.1),
-        ("19 + 1 / 9", [1, 9, 19], 20, 0.3), ("19 - 1 / 9", [1, 9, 19], 20, 0.2),
-    ],
-)  # fmt: skip
-def test_values_are_fractions(answer, numbers, target, expected):
-    assert score(answer, numbers, target) == expected
 
 
 def test_a_completion_has_to_begin_with_one_closed_thought():
@@ -162,7 +146,7 @@ def test_a_checker_that_returns_numbers_gives_nothing_to_vote_on(tmp_path):
     (tmp_path / "check.py").write_text("def grade(completion, row): return 0.5\n")
     keys = ["task=file", f"task.path={tmp_path / 'rows.jsonl'}", f"task.checker={tmp_path / 'check.py'}:grade"]
     cfg = compose_config([*keys, "reward=self_consistency"])
-    [reward] = build_rewards(cfg, Task("file", [], [{"id": "1", "prompt": "p"}], build_checker(cfg.task)))
+    [reward] = build_rewards(cfg, TaskRows("file", [], [{"id": "1", "prompt": "p"}], build_checker(cfg.task)))
     with pytest.raises(ConfigError, match="compares answers, and the checker returns numbers"):
         reward(prompts=["p"], completions=["1"])
 

@@ -54,8 +54,8 @@ def harm(path, damage):
 @contextmanager
 def held(folder):
     """Another process holds the folder."""
-    code = "import time; from pathlib import Path; from rlhf_exp.runs.lock import claim_folder\n"
-    code += f"with claim_folder(Path({str(folder)!r})):\n    print(flush=True)\n    time.sleep(60)"
+    code = "import time; from rlhf_exp.runs.lock import claim\n"
+    code += f"with claim({str(folder)!r}):\n    print(flush=True)\n    time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder:
         holder.stdout.readline()
         yield

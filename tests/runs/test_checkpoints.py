@@ -1,3 +1,5 @@
+"""Folders of weights: saved whole or not at all, and what is damaged is seen."""
+
 import errno
 import json
 import os
@@ -8,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp.config.compose import compose_config
-from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.checkpoints import clear_unfinished, find_checkpoint, rotate
-from rlhf_exp.runs.manifest import staged
-from rlhf_exp.runs.plan import check_run_folder
-from tests.runs.building import harm
+from rlhf_exp.runs.checkpoints import BestPolicy, clear_unfinished, find_best, find_checkpoint, rotate
+from rlhf_exp.runs.inputs import hash_weights
+from rlhf_exp.runs.manifest import explain_broken, explain_damage, seal, staged
+from tests.runs.building import flip, harm
 
-FILES = ("model.safetensors", "optimizer.pt", "critic/model.safetensors")
+WEIGHTS = "model.safetensors"
+FILES = (WEIGHTS, "optimizer.pt", f"critic/{WEIGHTS}")
+HARMS = pytest.mark.parametrize("damage", ["truncated", "removed", "flipped", "zeros"])
 
 
 def save(run_dir, step):
@@ -26,6 +28,14 @@ def save(run_dir, step):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"weights" * step)
     return folder / f"checkpoint-{step}"
+
+
+def save_best(folder, step, value):
+    folder.mkdir(exist_ok=True)
+    (folder / WEIGHTS).write_bytes(b"weights" * (step + 1))
+    (folder / "best.json").write_text(json.dumps({"step": step, "metric": "validation/accuracy", "value": value}))
+    seal(folder)
+    return folder
 
 
 def names(run_dir):
@@ -43,8 +53,8 @@ def test_the_newest_whole_checkpoint_is_found(tmp_path):
     }
 
 
-@pytest.mark.parametrize("name", ["critic/model.safetensors", "manifest.json"])
-@pytest.mark.parametrize("damage", ["truncated", "removed", "flipped", "zeros"])
+@pytest.mark.parametrize("name", [f"critic/{WEIGHTS}", "manifest.json"])
+@HARMS
 def test_a_damaged_file_steps_back_to_the_checkpoint_before(tmp_path, name, damage):
     before, last = save(tmp_path, 3), save(tmp_path, 6)
     harm(last / name, damage)
@@ -81,22 +91,12 @@ def test_at_every_moment_of_saving_and_rotating_there_is_a_whole_checkpoint(tmp_
 
         monkeypatch.setattr(owner, name, watched)
 
-    for name in ("rename", "write_text", "write_bytes", "mkdir"):
-        watch(Path, name)
-    watch(os, "fsync")
-    watch(os, "unlink")
+    for owner, name in ((Path, "rename"), (Path, "write_text"), (Path, "mkdir"), (os, "fsync"), (os, "unlink")):
+        watch(owner, name)
     save(tmp_path, 6)
     rotate(tmp_path / "checkpoints", keep=1)
     assert len(moments) > 20 and None not in moments
     assert names(tmp_path) == ["checkpoint-6"]
-
-
-def test_rotation_keeps_the_newest(tmp_path):
-    for step in (4, 5, 6):
-        save(tmp_path, step)
-    for keep, kept in ((None, [4, 5, 6]), (2, [5, 6]), (1, [6])):
-        rotate(tmp_path / "checkpoints", keep)
-        assert names(tmp_path) == [f"checkpoint-{step}" for step in kept]
 
 
 def test_what_a_killed_process_left_is_removed_and_a_broken_checkpoint_put_aside(tmp_path):
@@ -107,15 +107,69 @@ def test_what_a_killed_process_left_is_removed_and_a_broken_checkpoint_put_aside
     clear_unfinished(last.parent, before)
     assert names(tmp_path) == ["checkpoint-3", "unusable-checkpoint-6"]
     save(tmp_path, 6)
-    assert find_checkpoint(tmp_path).path == last
     clear_unfinished(last.parent, None)
     assert names(tmp_path) == ["unusable-checkpoint-3", "unusable-checkpoint-6"]
 
 
-def test_a_run_without_a_whole_checkpoint_cannot_be_resumed_and_the_line_says_why(tmp_path):
-    (tmp_path / "run.json").write_text('{"status": "failed"}')
-    (save(tmp_path, 6) / "optimizer.pt").unlink()
-    with pytest.raises(ConfigError) as caught:
-        compose_config([f"resume={tmp_path}"], [check_run_folder])
-    [line] = caught.value.problems
-    assert line.startswith(f"resume={tmp_path}: ") and "(checkpoint-6: optimizer.pt is missing)" in line
+@pytest.fixture
+def model(tmp_path):
+    folder = tmp_path / "model"
+    (folder / "critic").mkdir(parents=True)
+    for name in (WEIGHTS, "config.json", "README.md", f"critic/{WEIGHTS}"):
+        (folder / name).write_text('{"a": 1}')
+    seal(folder)
+    return folder
+
+
+@pytest.mark.parametrize("text", ["", "\0" * 99, "[]", '{"files": []}', '{"files": {"a": "b"}}'])
+def test_a_manifest_that_cannot_be_read_breaks_its_folder(model, text):
+    (model / "manifest.json").write_text(text)
+    assert explain_broken(model) == "manifest.json cannot be read"
+
+
+def test_of_a_model_what_it_is_not_loaded_from_may_change(model):
+    for name in ("README.md", f"critic/{WEIGHTS}"):
+        (model / name).unlink()
+    assert explain_damage(model) is None
+    (model / "config.json").unlink()
+    assert explain_damage(model) == "config.json is missing"
+
+
+@pytest.mark.parametrize("text", [None, "{}", '{"name": "an app", "files": {}}'])
+def test_a_model_from_elsewhere_is_taken_as_it_is(model, text):
+    before = hash_weights(model)
+    (model / "manifest.json").unlink()
+    if text is not None:
+        (model / "manifest.json").write_text(text)
+    assert hash_weights(model) == before
+    flip(model / WEIGHTS)
+    assert explain_damage(model) is None
+
+
+def test_the_best_policy_is_found_wherever_it_lies_and_of_equal_ones_the_first(tmp_path):
+    assert find_best(tmp_path).best is None
+    (tmp_path / "best-9").mkdir()
+    for name, step, value, found in [
+        ("best-8", 8, 0.3, "best-8"),
+        ("model", 4, 0.3, "model"),
+        ("best-6", 6, float("nan"), "model"),
+        ("best-10", 10, 0.31, "best-10"),
+    ]:
+        save_best(tmp_path / name, step, value)
+        assert find_best(tmp_path).best.path.name == found
+    assert (find_best(tmp_path).best.facts.step, find_best(tmp_path).lost) == (10, None)
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, "best.json", "manifest.json"])
+@pytest.mark.parametrize("place", ["best-8", "model"])
+@HARMS
+def test_a_damaged_best_policy_is_left_out_and_the_next_best_found(tmp_path, place, name, damage):
+    before, last = save_best(tmp_path / "best-4", 4, 0.3), save_best(tmp_path / place, 8, 0.5)
+    (tmp_path / "run.json").write_text(json.dumps({"best": json.loads((last / "best.json").read_text())}))
+    harm(last / name, damage)
+    found = find_best(tmp_path)
+    if (place, name, damage) == ("model", "manifest.json", "removed"):  # as of a model from elsewhere
+        assert found == (BestPolicy(last, found.best.facts), [], None)
+        return
+    assert (found.best.path, found.lost) == (before, 8)
+    assert len(found.broken) == 1 and found.broken[0].startswith(f"{place}: ") and name in found.broken[0]

@@ -5,6 +5,8 @@ import shutil
 
 import pytest
 
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.models.source import ModelSource
 from rlhf_exp.runs.manifest import seal
 from tests.runs.building import flip
 
@@ -13,7 +15,7 @@ SMALL = [
     *("algo.args.save_steps=2", "algo.args.save_total_limit=3", "eval.rows=8", "monitor.every_steps=2"),
     *("eval.every=2", "eval.every_rows=8", "eval.best=true", "device=cpu", "device.threads=1", "keep_checkpoints=true"),
 ]
-KINDS = {"full": [], "lora": ["peft=lora", "algo.args.learning_rate=1e-3"], "last": ["eval.best=false"]}
+KINDS = {"full": [], "last": ["eval.best=false"]}
 
 
 @pytest.fixture
@@ -63,18 +65,6 @@ def test_going_on_after_training_keeps_the_best_model(begin, launch):
     assert "Kept: the policy of step 0, the best of 4 measurements" in (folder / "report.md").read_text()
 
 
-def test_a_better_policy_than_the_one_in_model_takes_its_place(begin, launch):
-    folder = begin()
-    (folder / "model" / "best.json").write_text('{"step": 0, "metric": "validation/accuracy", "value": -1.0}')
-    seal(folder / "model")
-    for step in (4, 6):
-        shutil.rmtree(folder / "checkpoints" / f"checkpoint-{step}")
-    assert launch(f"resume={folder}").returncode == 0
-    assert read_weights(folder / "model") == read_weights(folder / "checkpoints" / "checkpoint-4")
-    assert json.loads((folder / "model" / "best.json").read_text())["step"] == 4
-    assert not [path.name for path in folder.iterdir() if "best" in path.name or path.name.startswith(".removing")]
-
-
 @pytest.mark.parametrize(("step", "resumed"), [(5, 4), (1, 6)])
 def test_a_damaged_best_policy_is_left_out_and_looked_for_again(begin, launch, step, resumed):
     """From the last checkpoint before it; if all are newer, from the last of all."""
@@ -97,20 +87,20 @@ def test_a_damaged_best_policy_is_left_out_and_looked_for_again(begin, launch, s
 def test_a_damaged_model_is_not_trained_from_and_resuming_saves_it_again(begin, launch):
     folder = begin("last")
     flip(folder / "model" / "model.safetensors")
-    said = f"{folder}/model: model.safetensors is damaged"
     done = launch(*SMALL, f"model.path={folder}/model", f"output_dir={folder}-next")
-    assert done.returncode == 2 and done.stderr.startswith(f"rlhf_exp: model.path={said}")
+    said = f"rlhf_exp: model.path={folder}/model: model.safetensors is damaged"
+    assert done.returncode == 2 and done.stderr.startswith(said)
     assert launch(f"resume={folder}").returncode == 0
     assert launch(*SMALL, "dry_run=true", f"model.path={folder}/model").returncode == 0
 
 
-def test_a_damaged_base_of_an_adapter_is_refused_too(begin, launch, workplace):
-    base, folder = begin("last").rename(workplace / "base"), begin("lora")
-    config = folder / "model" / "adapter_config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"base_model_name_or_path": str(base / "model")}))
-    seal(folder / "model")
-    again = [*SMALL, f"model.path={folder}/model", f"output_dir={folder}-next"]
-    assert launch(*again, "dry_run=true").returncode == 0
-    flip(base / "model" / "model.safetensors")
-    done = launch(*again)
-    assert done.returncode == 2 and f"of its base {base}/model, model.safetensors is damaged" in done.stderr
+def test_a_damaged_base_of_an_adapter_is_refused_too(tmp_path):
+    for name, file in (("base", "model.safetensors"), ("adapter", "adapter_config.json")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text(json.dumps({"base_model_name_or_path": str(tmp_path / "base")}))
+        seal(tmp_path / name)
+    source = ModelSource(str(tmp_path / "adapter"))
+    source.check_whole()
+    flip(tmp_path / "base" / "model.safetensors")
+    with pytest.raises(ConfigError, match=f"of its base {tmp_path}/base, model.safetensors is damaged"):
+        source.check_whole()

@@ -78,26 +78,20 @@ def test_a_resumed_run_names_the_files_of_code_with_which_no_run_was_begun_here(
 
 @pytest.mark.parametrize("way", ["resume=there", "skip_finished=true"])
 def test_another_function_of_the_same_file_is_refused(begin, way):
-    overrides = [*begin("finished"), way, "reward.functions.short=mine.py:long"]
-    cfg = compose_config(overrides)
+    cfg = compose_config([*begin("finished"), way, "reward.functions.short=mine.py:long"])
     with pytest.raises(ConfigError, match=r"\(reward.functions.short=mine.py:short, here mine.py:long\)"):
         check_resume(cfg) if cfg.resume else plan_job(cfg)
 
 
-def test_the_same_content_elsewhere_and_another_way_of_saving_may_differ(begin):
+def test_the_same_content_elsewhere_and_another_way_of_saving_may_differ_and_other_versions_are_said(begin):
     overrides = begin()
-    Path("rows.jsonl").rename("moved.jsonl")
-    Path("mine.py").rename("yours.py")
+    for old, new in {"rows.jsonl": "moved.jsonl", "mine.py": "yours.py"}.items():
+        Path(old).rename(new)
     Path("judge/README.md").write_text("another")
-    typed = ["resume=there", "task.path=moved.jsonl", "algo.args.save_steps=7", "logging=tensorboard"]
-    assert check_resume(compose_config([*overrides, *typed, "reward.functions.short=yours.py:short"])) == []
-
-
-def test_other_versions_are_said(begin):
-    overrides = begin()
     record = json.loads(Path("there/run.json").read_text())
     Path("there/run.json").write_text(json.dumps(record | {"versions": {"torch": "1.0"}}))
-    [line] = check_resume(compose_config([*overrides, "resume=there"]))
+    typed = ["resume=there", "task.path=moved.jsonl", "algo.args.save_steps=7", "logging=tensorboard"]
+    [line] = check_resume(compose_config([*overrides, *typed, "reward.functions.short=yours.py:short"]))
     assert line.startswith("resume=there: torch 1.0, here ")
 
 

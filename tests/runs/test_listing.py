@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -126,8 +127,15 @@ def test_a_mistake_is_one_line(here, capsys, tmp_path, arguments, line):
     assert shown.startswith(f"rlhf_exp runs: {line}")
 
 
-def test_runs_are_listed_without_torch(here):
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_reader_that_has_gone_ends_no_command(here, flags):
+    """As `| head -1`, which closes the pipe after its line."""
     here("a")
-    code = "import sys; from rlhf_exp.runs.__main__ import main; main(['--filter', 'eval.rows=64'])\n"
-    code += "assert not {'torch', 'scipy', 'hydra'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    code = "import sys; from rlhf_exp.runs.__main__ import main; status = main(sys.argv[1:])\n"
+    code += "assert not {'torch', 'scipy', 'hydra'} & set(sys.modules)\nsys.exit(status)"
+    command = [sys.executable, "-c", code, "--filter", "eval.rows=64", *flags]
+    done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, text=True)
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,4 +1,3 @@
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -33,14 +32,13 @@ def test_a_folder_without_a_run_is_started_and_a_finished_one_of_the_same_settin
     assert plan("seed=1", "algo.args.learning_rate=0.00003", "logging=tensorboard") == Plan.SKIP
 
 
-def test_other_settings_are_refused_by_name_and_nothing_is_removed(place):
-    folder = place("finished", "seed=1")
+def test_other_settings_are_refused_by_name(place):
+    place("finished", "seed=1")
     with pytest.raises(ConfigError) as caught:
         plan("seed=2", "eval.rows=500")
     [line] = caught.value.problems
     assert line.startswith("output_dir=there: is a run of other settings (seed=1, here 2, ")
     assert "eval.rows=None, here 500)" in line
-    assert (folder / "run.json").exists()
 
 
 @pytest.mark.parametrize("status", ["finished", "failed", "stopped", "running"])
@@ -50,28 +48,24 @@ def test_an_unfinished_run_resumes_and_what_may_differ_on_resume_may_differ_in_a
     assert plan("device.threads=1", "algo.args.save_steps=7", "monitor.every_steps=3") == wanted
 
 
-def test_a_run_started_anew_leaves_nothing_of_the_one_before(place):
-    folder = place("failed")
+def test_a_run_started_anew_leaves_nothing_of_the_one_before_but_a_checkpoint_that_is_not_whole(place):
+    folder = place("failed", checkpoint=True)
+    (folder / "checkpoints" / "checkpoint-1" / "manifest.json").unlink()
     for name in ("samples", "start_model", "plots", "wandb", "tensorboard", "best-4"):
         (folder / name).mkdir()
     (folder / "metrics.jsonl").write_text("{}")
     (folder / "mine.txt").write_text("")
     assert plan() == Plan.START
     start_anew(folder)
-    assert sorted(path.name for path in folder.iterdir()) == [".hydra", "mine.txt"]
-
-
-def test_an_unfinished_run_whose_checkpoint_is_not_whole_starts_anew_and_loses_none(place):
-    folder = place("failed", checkpoint=True)
-    (folder / "checkpoints" / "checkpoint-1" / "manifest.json").unlink()
-    assert plan() == Plan.START
-    start_anew(folder)
+    assert sorted(path.name for path in folder.iterdir()) == [".hydra", "checkpoints", "mine.txt"]
     assert (folder / "checkpoints" / "checkpoint-1").is_dir()
 
 
-def test_a_refused_run_starts_anew_whatever_its_settings(place):
-    place("refused", "seed=1")
+def test_what_a_refused_run_or_preflight_alone_has_left_is_replaced(place):
+    folder = place("refused", "seed=1")
     assert plan("seed=2") == Plan.START
+    (folder / "run.json").write_text('{"status": "finished", "preflight": "only"}')
+    assert (plan("seed=1"), plan("seed=1", "preflight=only")) == (Plan.START, Plan.SKIP)
 
 
 def refuse(*overrides):
@@ -96,8 +90,8 @@ def test_a_run_that_ended_before_its_first_checkpoint_is_started_anew_where_it_l
     assert compose_config([f"output_dir={tmp_path}"], [check_run_folder]).output_dir == str(tmp_path)
 
 
-def test_a_whole_run_replaces_what_preflight_alone_has_left(place):
-    folder = place("finished", "preflight=only")
-    record = json.loads((folder / "run.json").read_text())
-    (folder / "run.json").write_text(json.dumps(record | {"preflight": "only"}))
-    assert (plan(), plan("preflight=only")) == (Plan.START, Plan.SKIP)
+def test_a_run_without_a_whole_checkpoint_cannot_be_resumed_and_the_line_says_why(tmp_path):
+    leave_run(tmp_path, "failed", checkpoint=True)
+    (tmp_path / "checkpoints" / "checkpoint-1" / "manifest.json").unlink()
+    why = "checkpoint-1: has no manifest.json: it was cut off"
+    assert refuse(f"resume={tmp_path}").startswith(f"resume={tmp_path}: has no checkpoint that is whole ({why}); ")

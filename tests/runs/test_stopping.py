@@ -4,14 +4,14 @@ import os
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from rlhf_exp.errors import Stop
 from rlhf_exp.runs import stopping
-from rlhf_exp.runs.environment import read_command
+from rlhf_exp.runs.environment import note_command, read_command
 from rlhf_exp.runs.stopping import SIGNALS, StopSignals, describe_restart
 from tests.runs.building import leave_checkpoint
 
@@ -39,29 +39,21 @@ def test_a_signal_that_nothing_can_wait_for_stops_at_once_and_the_handlers_from_
     assert [signal.getsignal(each) for each in SIGNALS] == before
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-def test_while_training_runs_a_first_signal_is_noted(number, clock, capfd):
-    with StopSignals() as signals:
-        signals.may_wait = True
-        send(number)
-        assert signals.received == number
-        send(number)  # within a second: `timeout` sends to the process and to its group
-    assert capfd.readouterr().err.strip().splitlines() == [
-        f"{number.name}: saves a checkpoint as soon as it can, then stops (again: at once)"
-    ]
-
-
+@pytest.mark.parametrize("first", SIGNALS)
 @pytest.mark.parametrize(("second", "stops"), [("SIGINT", True), ("SIGTERM", True), ("SIGUSR1", False)])
-def test_a_second_request_stops_at_once(second, stops, clock):
+def test_while_training_runs_a_first_signal_is_noted_and_a_later_one_stops_at_once(first, second, stops, clock, capfd):
     with StopSignals() as signals:
         signals.may_wait = True
-        send(signal.SIGUSR1)
+        send(first)
+        send(first)  # within a second: `timeout` sends to the process and to its group
+        assert signals.received == first
         clock[0] += 5
-        if stops:
-            with pytest.raises(Stop, match=str(int(signal.Signals[second]))):
-                send(signal.Signals[second])
-        else:
+        with pytest.raises(Stop, match=str(int(signal.Signals[second]))) if stops else nullcontext():
             send(signal.Signals[second])
+    assert (
+        capfd.readouterr().err.strip()
+        == f"{first.name}: saves a checkpoint as soon as it can, then stops (again: at once)"
+    )
 
 
 def test_an_ignored_signal_stays_ignored_as_under_nohup():
@@ -72,16 +64,6 @@ def test_an_ignored_signal_stays_ignored_as_under_nohup():
             assert signals.received is None
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-def test_outside_the_main_thread_nothing_is_handled():
-    def enter():
-        with StopSignals():
-            return signal.getsignal(signal.SIGTERM)
-
-    before = signal.getsignal(signal.SIGTERM)
-    with ThreadPoolExecutor() as pool:
-        assert pool.submit(enter).result() == before
 
 
 HUNG_UP = """
@@ -123,7 +105,7 @@ def test_after_what_is_not_finite_the_last_checkpoint_is_a_start_model_at_a_lowe
 def test_the_command_of_several_processes_names_their_launcher(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
-    monkeypatch.setattr("sys.argv", ["rlhf_exp", "algo=sft"])
+    note_command(["algo=sft"])
     assert read_command() == "torchrun --nproc_per_node 4 -m rlhf_exp algo=sft"
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     assert read_command() == "torchrun --nproc_per_node 2 -m rlhf_exp algo=sft"

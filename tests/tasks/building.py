@@ -3,6 +3,8 @@
 import csv
 import gzip
 import json
+from dataclasses import replace
+from functools import cache
 
 import pyarrow
 import pytest
@@ -25,6 +27,16 @@ def build_tokenizer(template=None, context=512):
     tokenizer = build_byte_tokenizer()
     tokenizer.chat_template, tokenizer.model_max_length = template, context
     return tokenizer
+
+
+@cache
+def _default_task(name):
+    return compose_config([f"task={name}", "task.source=generated", "device=cpu", "algo=none", "reward=none"]).task
+
+
+def make_task(name, **keys):
+    """The task with its default keys, source=generated and these; they are not checked."""
+    return replace(_default_task(name), **keys)
 
 
 def write_rows(path, rows):

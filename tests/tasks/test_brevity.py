@@ -2,7 +2,7 @@ import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.schema import find_keys
+from rlhf_exp.tasks.task import find_task
 from tests.tasks.building import CHAT_TEMPLATE, build_tokenizer, refuse, write_rows
 
 PLAIN, CHAT = build_tokenizer(), build_tokenizer(CHAT_TEMPLATE)
@@ -27,7 +27,7 @@ def test_it_runs_offline_by_default_on_the_prompts_of_countdown():
     assert [row["prompt"] for row in task.train] == [row["prompt"] for row in countdown.train]
     assert [row["id"] for row in task.eval] == [row["id"] for row in countdown.eval]
     assert {key for row in [*task.train, *task.eval] for key in row} == {"id", "prompt"}
-    assert task.grade is None and task.pairs == [] and not find_keys("brevity").graded
+    assert task.grade is None and task.pairs == [] and not find_task("brevity").graded
 
 
 @pytest.mark.parametrize("of", ["gsm8k", "hh_rlhf"])
@@ -35,11 +35,6 @@ def test_the_prompts_may_be_those_of_any_task(of):
     task = load(f"task@task.of={of}", "task.of.source=generated", "task.train_rows=5", "eval.rows=3")
     assert (len(task.train), len(task.eval), task.facts["of"]) == (5, 3, of)
     assert not {row["prompt"] for row in task.train} & {row["prompt"] for row in task.eval}
-
-
-def test_its_own_keys_are_passed_on_and_the_other_tasks_keys_stay_typed():
-    task = compose_config(["task=brevity", "task.train_rows=7", "task.data_seed=3", "task.of.low=2"]).task
-    assert (task.of.train_rows, task.of.data_seed, task.of.low) == (7, 3, 2)
 
 
 @pytest.mark.parametrize(

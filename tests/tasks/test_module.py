@@ -1,4 +1,4 @@
-"""task=module: a file of the user's with the functions of a task; what it returns is checked, in one line."""
+"""task=module: a class of the user's in a file; what it returns is checked, in one line."""
 
 import re
 
@@ -6,32 +6,31 @@ import pytest
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.tasks import draw_prompts, find_grader, load_task
+from rlhf_exp.tasks import draw_prompts, load_task
 from tests.tasks.building import CHAT_TEMPLATE, build_tokenizer, refuse
 
 MINE = """
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.tasks import Item, OwnTask
 
 
-def read(keys):
-    train = [{"id": f"t{n}", "n": n, "answer": n + 1 + keys.options.get("shift", 0)} for n in range(40)]
-    return {"train": train, "test": [{"id": f"h{n}", "n": 100 + n, "answer": 101 + n} for n in range(20)]}
+class Sums(OwnTask):
+    def rows(self):
+        train = [Item(f"t{n}", {"answer": n + 1 + self.options.get("shift", 0)}, n) for n in range(40)]
+        return {"train": train, "test": [Item(f"h{n}", {"answer": 101 + n}, 100 + n) for n in range(20)]}
 
+    def write_prompt(self, item, chat):
+        return f"What is {item.content} + 1?"
 
-def prompt(row):
-    return f"What is {row['n']} + 1?"
-
-
-def grade(completion, row):
-    return completion.strip() == str(row["answer"])
+    def grade(self, completion, row):
+        return completion.strip() == str(row["answer"])
 """
 ANSWERS = """
-def demonstration(row):
-    return str(row["answer"])
+    def demonstration(self, item, seed):
+        return str(item.columns["answer"])
 
-
-def pair(row):
-    return str(row["answer"]), "0"
+    def pair(self, item):
+        return str(item.columns["answer"]), "0"
 """
 
 
@@ -54,8 +53,9 @@ def test_the_rows_and_the_grader_are_those_of_the_file(load):
     task = load(MINE, "+task.options.shift=1", "task.train_rows=10", "eval.most_rows=5")
     assert (len(task.train), len(task.eval), task.name) == (10, 5, "module")
     row = task.train[0]
-    assert row == {"id": f"t{row['n']}", "prompt": f"What is {row['n']} + 1?", "n": row["n"], "answer": row["n"] + 2}
-    outcomes = [task.grade(str(row["n"] + shift), row).outcome for shift in (2, 1)]
+    n = row["answer"] - 2
+    assert row == {"id": f"t{n}", "prompt": f"What is {n} + 1?", "answer": n + 2}
+    outcomes = [task.grade(str(n + shift), row).outcome for shift in (2, 1)]
     assert outcomes == ["correct", "failed"]
 
 
@@ -82,7 +82,7 @@ def test_every_algorithm_learns_from_what_the_file_gives(load, compose):
 
 def test_the_shipped_example_grades_by_the_distance():
     near = ROOT / "examples" / "own_task" / "near.py"
-    grade = find_grader(compose_config(["task=module", f"task.module={near}", "+task.options.near=2"]).task)
+    grade = compose_config(["task=module", f"task.module={near}", "+task.options.near=2"]).task.build_grader()
     row = {"numbers": [8, 7, 3], "target": 51, "near": 2}
     texts = ["8 * 7 - 3", "8 + 7 + 3", "8 * 7", "none"]
     found = [grade(f"<answer>{text}</answer>", row).outcome for text in texts]
@@ -92,16 +92,18 @@ def test_the_shipped_example_grades_by_the_distance():
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        (('return {"train": train', 'return 3 or {"train": train'), "read returned 3 .int.; must be the rows of each"),
-        (('return {"train": train', 'return {"train": None'), "returned null .None. for train; must be a list of"),
-        (('return {"train": train', 'return {"train": [3]'), "for train; must be a list of rows, each a dict"),
-        (('{"id": f"t{n}"', '{"id": "x"'), "row 2 of train: its id must be a text of its own, got x"),
+        (('return {"train": train', 'return 3 or {"train": train'), "rows returned 3 .int.; must be the rows of each"),
+        (('return {"train": train', 'return {"train": None'), "returned null .None. for train; must be a list of Item"),
+        (('return {"train": train', 'return {"train": [3]'), "for train; must be a list of Item"),
+        (('Item(f"t{n}"', 'Item("x"'), "row 2 of train: its id must be a text of its own, got x"),
         (('return f"What', 'return 3 or f"What'), "row 1 of train: its prompt must be a text, or messages"),
         (("100 + n", "n"), "returned a prompt in two splits, What is 0 . 1."),
-        (("    train = [", "    1 / 0\n    train = ["), "read raised ZeroDivisionError in line 6: division by zero"),
-        (("    train = [", "    raise ConfigError(['no'])\n    train = ["), "^no$"),
+        (("        train = [", "        1 / 0\n        train = ["), "raised ZeroDivisionError in line 8: division"),
+        (("        train = [", "        raise ConfigError(['no'])\n        train = ["), "^no$"),
         (("return completion.strip() ==", "return completion.strip() +"), "returned .* .str., must be a bool"),
-        (("def prompt", ANSWERS.replace(', "0"', "") + "\n\ndef prompt"), "pair returned .*; must be 2 texts"),
+        (("    def grade", ANSWERS.replace(', "0"', "") + "\n    def grade"), "pair returned .*; must be 2 texts"),
+        (("def rows", "def roes"), "holds no class that derives from OwnTask and has a method rows"),
+        (("Sums(OwnTask)", "Sums"), "holds no class that derives from OwnTask and has a method rows"),
     ],
 )  # fmt: skip
 def test_what_is_no_task_is_refused_in_one_line(load, change, line):
@@ -113,9 +115,9 @@ def test_what_is_no_task_is_refused_in_one_line(load, change, line):
     ("source", "overrides", "line"),
     [
         (MINE, ["task.module=mine"], "task.module=mine: must be a Python file, such as task.module=mine.py"),
-        (MINE.replace("def read", "def raed"), [], "no read; did you mean raed?"),
-        (MINE.replace("def grade", "def grader"), [], "algo=grpo: needs a reward; set a function grade"),
-        (MINE, ["algo=sft", "reward=none"], "algo=sft: needs a function demonstration(row) in the file"),
+        ("def read(keys):\n    return {}", [], "mine.py has no OwnTask; it has [read]"),
+        (MINE.replace("def grade", "def grader"), [], "algo=grpo: needs a reward; set a method grade"),
+        (MINE, ["algo=sft", "reward=none"], "algo=sft: needs a method demonstration(self, item, seed) in the file"),
         (MINE, ["task.options=3"], "task.options=3: must be a valid dictionary"),
     ],
 )  # fmt: skip

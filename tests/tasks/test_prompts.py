@@ -8,7 +8,7 @@ from tokenizers.processors import TemplateProcessing
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_trace_tokenizer
-from rlhf_exp.tasks import Task, as_completion, wants_chat
+from rlhf_exp.tasks import TaskRows, wants_chat
 from rlhf_exp.tasks.prompts import check_budget, check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.tokens import render
 from tests.tasks.building import refuse
@@ -19,15 +19,15 @@ ROWS = [{"prompt": "use 8 7 3 make 53 ."}, {"prompt": "use 8 7 make 56 ."}]
 
 def test_what_the_model_cannot_read_or_write_is_refused():
     tokenizer, strange = build_trace_tokenizer(), [*ROWS, {"prompt": "use 999 999 make four ."}]
-    check_vocabulary(tokenizer, Task("countdown", ROWS, ROWS, None))
+    check_vocabulary(tokenizer, TaskRows("countdown", ROWS, ROWS, None))
     with pytest.raises(ConfigError, match=r"2 words of its prompts .*: '999' \(2\), 'four' \(1\);"):
-        check_vocabulary(tokenizer, Task("countdown", ROWS, strange, None))
+        check_vocabulary(tokenizer, TaskRows("countdown", ROWS, strange, None))
     tokenizer.model_max_length = 20
     check_budget(compose_config(["max_tokens=13"]), tokenizer, ROWS)
     with pytest.raises(ConfigError, match="^max_tokens=14: .* allowed is at most 13$"):
         check_budget(compose_config(["max_tokens=14"]), tokenizer, ROWS)
     tokenizer.model_max_length = 8
-    task = Task("countdown", [], ROWS, None)
+    task = TaskRows("countdown", [], ROWS, None)
     check_context(compose_config(["algo=reward_model"]), tokenizer, task)  # samples nothing
     with pytest.raises(ConfigError, match="^max_tokens=96: .* allowed is at most 1$"):
         check_context(compose_config(["algo=dpo"]), tokenizer, task)
@@ -54,7 +54,7 @@ def test_prompts_with_special_tokens_that_no_model_has_learned_from_are_refused(
     tokenizer.chat_template = "<unk> {% for m in messages %}{{ m.content }} {% endfor %}"
     special = [(text, tokenizer.convert_tokens_to_ids(text)) for text in ("<unk>", "<eos>")]
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=adds, special_tokens=special)
-    task = Task("file", [], [{"prompt": prompt}], None)
+    task = TaskRows("file", [], [{"prompt": prompt}], None)
     if why is None:
         check_vocabulary(tokenizer, task)
     else:
@@ -75,7 +75,7 @@ def test_rows_with_a_token_that_the_model_has_no_embedding_for_are_refused():
     size = len(tokenizer)
     tokenizer.add_tokens("<image>")
     for rows, is_refused in ((DEMONSTRATIONS, False), ([{**ROWS[0], "completion": "<image> 8"}], True)):
-        task = Task("countdown", rows, ROWS, None)
+        task = TaskRows("countdown", rows, ROWS, None)
         if is_refused:
             line = refuse(check_vocabulary, tokenizer, task, size)
             assert line.startswith(
@@ -94,7 +94,7 @@ CHOICES = [{**row, "chosen": "8 * 7 = 56", "rejected": "8 - 7 = 1"} for row in R
 )
 def test_a_length_that_every_prompt_to_train_on_fills_is_refused(overrides, rows):
     """TRL drops such rows, and fails on none with an IndexError."""
-    tokenizer, task = build_trace_tokenizer(), Task("countdown", rows, ROWS, None)
+    tokenizer, task = build_trace_tokenizer(), TaskRows("countdown", rows, ROWS, None)
     check_context(compose_config([*overrides, "algo.args.max_length=7"]), tokenizer, task)  # the second prompt has 6
     line = refuse(check_context, compose_config([*overrides, "algo.args.max_length=6"]), tokenizer, task)
     assert line == "algo.args.max_length=6: every prompt of the 2 rows fills it; raise it"
@@ -104,22 +104,16 @@ def test_fewer_prompts_than_a_rollout_takes_are_refused():
     """TRL 1.16 drops a rollout that is not full: the run would finish with 0 steps."""
     rows = [{"prompt": f"use 8 7 make {n} ."} for n in range(10, 42)]
     small = ["algo.args.per_device_train_batch_size=8", "algo.args.gradient_accumulation_steps=1"]
-    check_rows(compose_config(["algo=ppo", *small]), Task("countdown", rows, rows, None))
-    check_rows(compose_config(["algo=grpo"]), Task("countdown", rows[:8], rows, None))
-    check_rows(compose_config(["algo=sft"]), Task("countdown", [], rows, None))
+    check_rows(compose_config(["algo=ppo", *small]), TaskRows("countdown", rows, rows, None))
+    check_rows(compose_config(["algo=grpo"]), TaskRows("countdown", rows[:8], rows, None))
+    check_rows(compose_config(["algo=sft"]), TaskRows("countdown", [], rows, None))
     for overrides, given, needed in (
         (["algo=ppo", *small, "task.train_rows=31"], "task.train_rows=31: gives 31 prompts", 32),
         (["algo=grpo", "+algo.args.steps_per_generation=4"], "task.train_rows=null: gives 31 prompts", 32),
         (["algo=grpo", "+algo.args.generation_batch_size=512"], "task.train_rows=null: gives 31 prompts", 32),
     ):
-        line = refuse(check_rows, compose_config(overrides), Task("countdown", rows[:31], rows, None))
+        line = refuse(check_rows, compose_config(overrides), TaskRows("countdown", rows[:31], rows, None))
         assert line.startswith(f"{given}, and a rollout of {overrides[0]} takes {needed}")
-
-
-@pytest.mark.parametrize(("text", "plain"), [("yes", " yes"), (" yes", " yes"), ("\nyes", "\nyes"), ("", " ")])
-def test_a_plain_completion_begins_with_the_space_that_parts_it_from_its_prompt(text, plain):
-    assert as_completion(text, chat=False) == plain
-    assert as_completion(text, chat=True) == [{"role": "assistant", "content": text.strip()}]
 
 
 def test_auto_follows_the_chat_template_and_chat_needs_one():

@@ -84,12 +84,6 @@ def test_held_out_pairs_are_those_of_the_split_that_is_evaluated(tmp_path):
         assert task.facts["samples"] | {"pairs_train": 1, f"pairs_{split}": 1} == task.facts["samples"]
 
 
-def test_at_most_per_prompt_pairs_and_demonstrations_come_from_one_prompt(tmp_path):
-    folder = write_folder(tmp_path / "s", {TRAIN: RIGHT + WRONG, TEST: RIGHT + WRONG})
-    for algo, most, rows in (("dpo", 2, 2), ("dpo", 9, 3), ("sft", 1, 2)):
-        assert len(learn(folder, f"algo={algo}", f"task.sampling.per_prompt={most}").train) == rows
-
-
 def test_demonstrations_are_the_correct_completions_of_all_prompts(tmp_path):
     folder = write_folder(tmp_path / "s", {TRAIN: [WRONG[0], RIGHT[0]], TEST: [RIGHT[1], RIGHT[1]], VALIDATION: WRONG})
     task = learn(folder, "algo=sft")

@@ -53,13 +53,6 @@ def test_rows_fit_the_context_together_with_it(compose, task, template):
         assert tokens.prompt + tokens.answers[0] <= limit
 
 
-@pytest.mark.parametrize("task", ["file", "gsm8k", "hh_rlhf"])
-def test_describe_counts_it(compose, task):
-    cfg = compose(task), compose(task, f"task.system_prompt='{SYSTEM}'")
-    without, with_it = (read_rows(one, build_tokenizer())[1]["train"][1][0]["prompt"] for one in cfg)
-    assert with_it == f"{SYSTEM}\n\n{without}"
-
-
 @pytest.mark.parametrize(
     ("template", "reason"),
     [(NO_SYSTEM, "(System role not supported)"), (FORGETFUL, "task.system_prompt: ")],
@@ -70,14 +63,6 @@ def test_a_template_without_a_message_of_the_system_is_refused_in_one_line(compo
     for call in (load_task, read_rows, lambda *args: draw_prompts(*args, 4)):
         assert reason in refuse(call, cfg, tokenizer)
     assert load_task(compose("gsm8k", "task.system_prompt=Hello", "task.prompt=plain"), tokenizer).train
-
-
-def test_messages_that_the_template_refuses_are_refused_in_one_line(tmp_path):
-    system, user = {"role": "system", "content": "a"}, {"role": "user", "content": "b"}
-    rows = [{"prompt": [system, user, user | {"content": f"{n}"}], "answer": "a"} for n in range(99)]
-    path = write_rows(tmp_path / "own.jsonl", rows)
-    line = refuse(load_file, path, "task.answer_column=answer", template=NO_SYSTEM)
-    assert "template refuses messages of system, user (System role not supported); take" in line
 
 
 def test_rows_that_keep_a_system_message_of_their_own_are_counted_or_refused(tmp_path):

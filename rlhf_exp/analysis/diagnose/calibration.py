@@ -22,12 +22,13 @@ and apart for settings that no rule was made on.
 import gzip
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 from scipy import special
+
+from rlhf_exp.runs.records import Sureness
 
 ASSET = Path(__file__).parents[2] / "assets" / "calibration.json.gz"
 LEAST_RUNS = 3
@@ -138,10 +139,10 @@ class Calibration:
     def is_above(self, name: str, score: float) -> bool:
         return score == math.inf or score > self.thresholds.get(name, math.inf)
 
-    def explain(self, name: str, score: float, parameters: int | None) -> dict[str, Any]:
-        """How sure a finding is: {"text": ..., "right": [12, 13], "healthy_runs": 120, "threshold": 1.2}."""
+    def explain(self, name: str, score: float, parameters: int | None) -> Sureness:
+        """How sure a finding with this score is."""
         if score == math.inf:
-            return {"text": "certain: it is a fact of the log, not an estimate"}
+            return Sureness(text="certain: it is a fact of the log, not an estimate")
         healthy = [value for value in self.scores.get(name, []) if value is not None]
         threshold, right = self.thresholds[name], self.right.get(name)
         text = f"a score of {score:.2f}, where {len(healthy)} healthy runs reach at most {max(healthy):.2f} and"
@@ -159,7 +160,7 @@ class Calibration:
             text += "; the calibration is provisional"
         if parameters is None or parameters > self.parameters:
             text += f"; calibrated on models below {self.parameters:,} parameters alone"
-        return {"text": text, "right": right, "healthy_runs": len(healthy), "threshold": threshold}
+        return Sureness(text=text, right=right, healthy_runs=len(healthy), threshold=threshold)
 
 
 @cache
@@ -170,5 +171,4 @@ def load_calibration(path: Path = ASSET) -> Calibration:
 
 def save_calibration(calibration: Calibration, path: Path = ASSET) -> None:
     """Write it; the same calibration gives the same bytes."""
-    fields = {name: getattr(calibration, name) for name in Calibration.__dataclass_fields__}
-    path.write_bytes(gzip.compress(json.dumps(fields).encode(), mtime=0))
+    path.write_bytes(gzip.compress(json.dumps(asdict(calibration)).encode(), mtime=0))

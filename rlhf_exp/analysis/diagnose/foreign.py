@@ -15,9 +15,11 @@ from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config.keys import name_key
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.files import read_file, read_json
+from rlhf_exp.runs.files import read_text
+from rlhf_exp.runs.records import read
 
-Log = tuple[list[dict[str, Any]], dict[str, Any]]
+Rows = list[dict[str, Any]]
+Log = tuple[Rows, dict[str, Any]]
 """Rows of metrics.jsonl, and the arguments that the log tells beside them."""
 
 STEPS = ("step", "global_step", "trainer/global_step", "_step", "Step")
@@ -40,6 +42,9 @@ NAMES = {
     "completion_length": "completions/mean_length",
 }
 """Of older versions of TRL."""
+SAVED = {"max_steps": "max_steps", "num_train_epochs": "num_train_epochs",
+         "train_batch_size": "per_device_train_batch_size"}  # fmt: skip
+"""Arguments that trainer_state.json holds, by its names."""
 PPO = {
     "algo.init_kl_coef": "kl_coef", "algo.vf_coef": "vf_coef", "algo.lam": "lam",
     "algo.cliprange_value": "cliprange_value", "algo.args.learning_rate": "learning_rate",
@@ -69,22 +74,20 @@ def read_trl(path: Path) -> Log:
     Raises:
         ConfigError: it cannot be read or is cut off, or has no series.
     """
-    state = read_json(path)
+    state = read(path, dict)
     rows = state.get("log_history")
     if not isinstance(rows, list):
         raise ConfigError([f"{path}: no list log_history in it; expected transformers' trainer_state.json"])
-    names = {"max_steps": "max_steps", "num_train_epochs": "num_train_epochs"}
-    names["per_device_train_batch_size"] = "train_batch_size"
-    known = {name: state[key] for name, key in names.items() if type(state.get(key)) is int and state[key] > 0}
+    known = {SAVED[key]: value for key, value in state.items() if key in SAVED and type(value) is int and value > 0}
     return _clean(path, [row for row in rows if isinstance(row, dict)]), known
 
 
 def read_wandb(path: Path) -> Log:
     """The rows of a CSV; the column of a single run's series may be `NAME - SERIES`."""
-    return _clean(path, read_file(path, lambda text: list(csv.DictReader(text.splitlines())), list)), {}
+    return _clean(path, list(csv.DictReader(read_text(path).splitlines()))), {}
 
 
-def guess_algo(metrics: list[dict[str, Any]]) -> str:
+def guess_algo(metrics: Rows) -> str:
     names = {name for row in metrics for name in row}
     if {"kl", "rewards/chosen"} <= names:
         return "kto"
@@ -92,7 +95,7 @@ def guess_algo(metrics: list[dict[str, Any]]) -> str:
 
 
 def make_config(
-    metrics: list[dict[str, Any]], args: dict[str, Any], beta: float | None = None, learning_rate: float | None = None
+    metrics: Rows, args: dict[str, Any], beta: float | None = None, learning_rate: float | None = None
 ) -> dict[str, Any]:
     """What is known of the run's config: what its log tells, or else the user.
 
@@ -113,12 +116,17 @@ def make_config(
     return config
 
 
-def _find_highest(metrics: list[dict[str, Any]]) -> dict[str, float]:
+def _find_highest(metrics: Rows) -> dict[str, float]:
     """The largest value of each series."""
     found: dict[str, float] = {}
     for name, value in (point for row in metrics for point in row.items()):
         found[name] = max(value, found.get(name, value))
     return found
+
+
+def name_class(config: dict[str, Any]) -> str:
+    """The class of TRL's arguments."""
+    return ALGORITHMS[config["algo"]["name"]].config_class.rpartition(":")[2]
 
 
 def list_unknown(config: dict[str, Any]) -> list[str]:
@@ -146,7 +154,7 @@ def name_argument(override: str, config: dict[str, Any]) -> str | None:
     return f"a {'higher' if float(text) > known[name].default else 'lower'} {argument}"
 
 
-def _clean(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _clean(path: Path, rows: Rows) -> Rows:
     """Rows of a step and numbers, under our names, one per step; those of an evaluation or of the end left out."""
     found: dict[int, dict[str, Any]] = {}
     for row in rows:

@@ -1,33 +1,50 @@
-"""What a rule is: a function that reads a run's signals and returns a finding with a running score, or None.
+"""What a rule is: a function that reads a run's signals and returns a suspicion with a running score, or None.
 
-    @rule("warning", "completions/mean_length", of=is_online)
-    def long_completions(run: Signals) -> Finding | None:
+    @rule("warning", "completions/mean_length", of=ONLINE)
+    def long_completions(run: Signals) -> Suspicion | None:
         course = run.rise("completions/mean_length", of=math.log)
-        return Finding(course, "", "likely cause", ["max_tokens=128"])
+        return Suspicion(course, "likely cause", ["max_tokens=128"])
 
-Its name is the finding's name. It returns a finding of every run to which it applies, healthy or not: the scores of
-the healthy calibration runs decide which score accuses (calibration.py). A score is higher the sicker the run, and
-light-tailed: a logarithm, a share or a difference of the run's recent rows from its start. That of a step reads only
-rows up to it, so that an alarm during training and the diagnosis after it agree. A score of infinity is an exact fact.
+Its name is the finding's name. It returns a suspicion of every run to which it applies, healthy or not: the scores of
+the healthy calibration runs decide which score accuses (calibration.py), and makes a finding of it. A score is higher
+the sicker the run, and light-tailed: a logarithm, a share or a difference of the run's recent rows from its start. That
+of a step reads only rows up to it, so that an alarm during training and the diagnosis after it agree. A score of
+infinity is an exact fact.
 """
 
-import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Collection
+from typing import Literal, NamedTuple, get_args
 
-from rlhf_exp.algorithms import Algorithm
-from rlhf_exp.analysis.diagnose.signals import Course, Signals
+from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.analysis.diagnose.courses import Course
+from rlhf_exp.analysis.diagnose.signals import Signals
+
+Severity = Literal["error", "warning", "info"]
+SEVERITIES = get_args(Severity)
+
+TRAINED = {name for name, row in ALGORITHMS.items() if row.trains}
+ONLINE = {name for name in TRAINED if ALGORITHMS[name].online}
+CRITICS = {name for name in ONLINE if not ALGORITHMS[name].compares_groups}
+SCORERS = {name for name in TRAINED if ALGORITHMS[name].scores}
+"""Reward models."""
+POLICIES = TRAINED - SCORERS
+OFFLINE = TRAINED - ONLINE
+"""Learn from given rows: sft, dpo, kto, reward models."""
+PRICED = {name for name, row in ALGORITHMS.items() if row.kl_price is not None}
+"""May not move away from their start model at will."""
+IMPLICIT = {name for name, row in ALGORITHMS.items() if row.has_implicit_rewards}
+"""dpo and kto."""
+PAIRED = IMPLICIT | SCORERS
 
 
-class Finding(NamedTuple):
-    """`course`: the running score. `evidence`: if empty, the series that the rule needs, at the start and at the end.
-    `remedy`: overrides, the best first; `diagnose` keeps the first that changes the config and that its checks accept.
-    `rows`: ids of samples that show it."""
+class Suspicion(NamedTuple):
+    """`course`: the running score. `remedies`: overrides, the best first. `evidence`: if empty, the series that the
+    rule needs, at the start and at the end. `rows`: ids of samples that show it."""
 
     course: Course
-    evidence: str
     cause: str
-    remedy: list[str]
+    remedies: list[str]
+    evidence: str = ""
     rows: list[str] = []
 
     @property
@@ -38,33 +55,36 @@ class Finding(NamedTuple):
 
 class Rule(NamedTuple):
     name: str
-    severity: str
+    severity: Severity
     needs: tuple[str, ...]
-    of: Callable[[Algorithm], bool]
-    find: Callable[[Signals], Finding | None]
+    algorithms: Collection[str]
+    find: Callable[[Signals], Suspicion | None]
 
-    def apply(self, run: Signals) -> Finding | None:
-        """The finding; None if the rule does not apply to the run, or lacks what it needs."""
-        if not self.of(run.algorithm) or not all(map(run.has, self.needs)):
+    def apply(self, run: Signals) -> Suspicion | None:
+        """The suspicion; None if the rule does not apply to the run, or lacks what it needs."""
+        if run.algo not in self.algorithms or self.list_missing(run):
             return None
-        found = self.find(run)
-        if found is None or not found.course:
+        suspicion = self.find(run)
+        if suspicion is None or not suspicion.course:
             return None
-        series = [name for need in self.needs for name in need.split("|") if run.series(name)]
-        dated = [(score, step) for step, score in found.course if step is not None]
+        if suspicion.evidence:
+            return suspicion
+        dated = [(score, step) for step, score in suspicion.course if step is not None]
         at = max(dated, key=lambda point: point[0], default=(0.0, None))[1]
-        return found if found.evidence else found._replace(evidence="; ".join(run.tell(name, at) for name in series))
+        series = [name for need in self.needs for name in need.split("|") if run.series(name)]
+        return suspicion._replace(evidence="; ".join(run.tell(name, at) for name in series))
+
+    def list_missing(self, run: Signals) -> list[str]:
+        """What it needs that the run does not have."""
+        return [need for need in self.needs if not run.has(need)]
 
 
-SEVERITIES = ("error", "warning", "info")
 RULES: list[Rule] = []
-CERTAIN: Course = [(None, math.inf)]
-"""The course of a fact that is not about a step."""
+
+Find = Callable[[Signals], Suspicion | None]
 
 
-def rule(
-    severity: str, *needs: str, of: Callable[[Algorithm], bool] = lambda row: row.trains
-) -> Callable[[Callable[[Signals], Finding | None]], Callable[[Signals], Finding | None]]:
+def rule(severity: Severity, *needs: str, of: Collection[str] = TRAINED) -> Callable[[Find], Find]:
     """Add the function to RULES.
 
     Args:
@@ -74,46 +94,8 @@ def rule(
         of: the algorithms that it applies to.
     """
 
-    def add(find: Callable[[Signals], Finding | None]) -> Callable[[Signals], Finding | None]:
+    def add(find: Find) -> Find:
         RULES.append(Rule(find.__name__, severity, needs, of, find))
         return find
 
     return add
-
-
-def is_online(row: Algorithm) -> bool:
-    return row.online
-
-
-def learns_from_rows(row: Algorithm) -> bool:
-    """From given rows: sft, dpo, kto, reward models."""
-    return row.trains and not row.online
-
-
-def has_price(row: Algorithm) -> bool:
-    """Of those that may not move away from their start model at will."""
-    return row.kl_price is not None
-
-
-def has_pairs(row: Algorithm) -> bool:
-    """dpo and kto."""
-    return row.has_implicit_rewards
-
-
-def learns_from_pairs(row: Algorithm) -> bool:
-    """dpo, kto and reward models."""
-    return row.has_implicit_rewards or row.scores
-
-
-def has_critic(row: Algorithm) -> bool:
-    return row.online and not row.compares_groups
-
-
-def scores_answers(row: Algorithm) -> bool:
-    """Reward models."""
-    return row.scores
-
-
-def writes(row: Algorithm) -> bool:
-    """Policies of any algorithm."""
-    return row.trains and not row.scores

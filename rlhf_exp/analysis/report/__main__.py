@@ -38,7 +38,7 @@ def _work(arguments: list[str]) -> None:
         tell(f"a report on {len(run_dirs)} run{'' if len(run_dirs) == 1 else 's'}: {out}")
         page = write_report(run_dirs, out, args.against)
         if len(run_dirs) == 1:
-            print(terminal_table(run_dirs[0]))
+            tell(terminal_table(run_dirs[0]), is_printable=True)
         pages = [page] if args.out or (out / "run.json").is_file() else [page, write_index(out)]
     except (NotARun, UnknownSetting, OSError) as error:
         raise ConfigError([str(error)]) from None

@@ -8,7 +8,7 @@ baseline_sentence(run)     # a line for the terminal
 from statistics import fmean
 from typing import Any
 
-from rlhf_exp.analysis.report import columns
+from rlhf_exp.analysis.frame import join, read
 from rlhf_exp.analysis.report.columns import Column, at, fill
 from rlhf_exp.analysis.report.page import NOTES, Block, Heading, footnote
 from rlhf_exp.analysis.stats import DIFFERENCES, crossed_interval
@@ -66,15 +66,11 @@ def _find_best(run: Run) -> tuple[str, Baseline]:
 
 def _measure_lead(group: list[Run], family: str) -> Figure:
     """Trained minus a baseline; without an interval where a run lacks the figures of each row."""
-
-    def read_baseline(run: Run) -> columns.ByRow:
-        found = [policy for policy in run.policies if policy.family == family]
-        return dict(zip(found[0].id, found[0].accuracy, strict=True)) if found else {}
-
     leads = [at("baselines", family, "trained_minus", "value")(run.evaluation) for run in group]
     if None in leads:
         return None
-    rows = columns.align(group, columns.subtract(columns.CORRECT, read_baseline))
+    sides = [(read(run, "trained", "accuracy"), read(run, family, "accuracy")) for run in group]
+    rows = join([None if own is None or other is None else (own - other).dropna() for own, other in sides])
     return fmean(leads) if rows is None else crossed_interval(rows, DIFFERENCES)
 
 

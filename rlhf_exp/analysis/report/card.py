@@ -26,6 +26,7 @@ from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.runs.figures import write_name
 from rlhf_exp.runs.files import write_text
 from rlhf_exp.runs.load import Run
+from rlhf_exp.runs.settings import read_key
 
 CARD, CONFIG = "README.md", "rlhf_exp_config.yaml"
 OF_RUN = (baseline_sentence, best_sentence, describe_findings, describe_status, describe_summary, verdict)
@@ -44,8 +45,9 @@ def write_cards(run: Run) -> None:
 
 
 def _write(run: Run, folder: Path) -> None:
-    info, repo, (model, base_id) = run.info, _read(run, "hub.repo"), _find_base(run)
-    data_ids = [_read(run, f"{key}.hub_id") for key in ("task", "task.of") if _read(run, f"{key}.source") == "hub"]
+    setting = partial(read_key, run.config)
+    info, repo, (model, base_id) = run.info, setting("hub.repo"), _find_base(run)
+    data_ids = [setting(f"{key}.hub_id") for key in ("task", "task.of") if setting(f"{key}.source") == "hub"]
     file = folder / "adapter_config.json"
     adapter = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
     place, scores = repo or str(folder), run.trains_scorer
@@ -53,8 +55,8 @@ def _write(run: Run, folder: Path) -> None:
     if adapter:
         serve += ["--enable-lora", "--max-lora-rank", str(adapter["r"]), "--lora-modules", f"trained={place}"]
     # A prompt that the run has sampled on, if its rows are generated; those of a file may not be for others.
-    generated = _read(run, "task.source") == "generated" and run.samples and run.shows_texts
-    settings = [[key, str(value)] for key in TEXTS["settings"] if (value := _read(run, key)) not in (None, [], {})]
+    generated = setting("task.source") == "generated" and run.samples and run.shows_texts
+    settings = [[key, str(value)] for key in TEXTS["settings"] if (value := setting(key)) not in (None, [], {})]
     counts = {f"{name} rows": n for name, n in info.rows.items()}
     hashes = {f"sha256, {name}": digest for name, digest in info.inputs.items()}
     name = str(repo or f"{info.model}-{info.task}-{info.algo}").rpartition("/")[2]
@@ -70,7 +72,7 @@ def _write(run: Run, folder: Path) -> None:
     }
     env = Environment(trim_blocks=True, lstrip_blocks=True, finalize=_finalize)
     env.filters |= {"fence": _write_fence, "quote": lambda value: Markup(repr(value)), "trusted": Markup}
-    env.globals |= {function.__name__: function for function in OF_RUN} | {"read": partial(_read, run)}
+    env.globals |= {function.__name__: function for function in OF_RUN} | {"read": setting}
     template = env.from_string((ASSETS / "model_card.md.jinja").read_text(encoding="utf-8"))
     text = template.render(run=run, name=name, place=place, scores=scores, adapter=adapter, model=model, **context)
     tags = ["rlhf_exp", "trl", info.algo, info.task, "lora" if adapter else None]
@@ -91,11 +93,11 @@ def _write(run: Run, folder: Path) -> None:
 
 def _find_base(run: Run) -> tuple[str, str | None]:
     """The model that the run started from, in words, and its id on the hub if that is known."""
-    path, named = _read(run, "model.path"), _read(run, "hub.base_model")
-    if _read(run, "model.init") is not None:
-        return f"random weights (model={_read(run, 'model.name')})", None
+    path, named = read_key(run.config, "model.path"), read_key(run.config, "hub.base_model")
+    if read_key(run.config, "model.init") is not None:
+        return f"random weights (model={read_key(run.config, 'model.name')})", None
     if path is None:
-        return f"{_read(run, 'model.name')}, which ships with rlhf_exp", named
+        return f"{read_key(run.config, 'model.name')}, which ships with rlhf_exp", named
     if "model.path" in run.info.inputs or not is_hub_id(path):
         return f"the folder {path}", named
     return path, path
@@ -127,8 +129,3 @@ def _list_results(run: Run, data_ids: list[str]) -> list[EvalResult]:
                 metric_name=f"{metric} (95% interval {figure['low']:.4f} to {figure['high']:.4f}, n={n})",
             ))  # fmt: skip
     return results
-
-
-def _read(run: Run, key: str) -> Any:
-    """A value of the config by its dotted key; None if it is not there."""
-    return at(*key.split("."))(run.config)

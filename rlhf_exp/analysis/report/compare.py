@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
 
-from rlhf_exp.analysis.report import columns, pairwise
+from rlhf_exp.analysis.report import answer, columns
 from rlhf_exp.analysis.report.baselines import compare_baselines
 from rlhf_exp.analysis.report.columns import Column, fill, join_notes, list_columns, mean_over_seeds
 from rlhf_exp.analysis.report.curves import HEADING, plot_runs, show_curves
@@ -32,7 +32,6 @@ from rlhf_exp.analysis.report.page import NOTES, Block, Callout, Figures, Headin
 from rlhf_exp.analysis.report.plots import plot_accuracy
 from rlhf_exp.analysis.report.samples import compare_samples
 from rlhf_exp.analysis.report.summary import describe_status
-from rlhf_exp.analysis.report.words import describe_in_words
 from rlhf_exp.runs.figures import duration, write_name
 from rlhf_exp.runs.load import Run
 
@@ -53,9 +52,9 @@ def describe_runs(runs: list[Run], named: str | None = None, labels: dict[Path, 
     if measured := keep_measured(groups):
         if named and named not in measured:
             raise UnknownSetting(f"no setting is called {named!r}; these are: {', '.join(map(repr, measured))}")
-        tests = pairwise.run_figures(measured, named)
-        about = pairwise.find_about(measured, tests)
-        blocks += describe_in_words(groups, tests) + _describe_results(measured, tests, about)
+        tests = answer.compare_figures(measured, named)
+        about = answer.find_about(measured, tests)
+        blocks += answer.describe_answer(groups, measured, tests, about) + _describe_results(measured, tests, about)
     for run in runs:
         blocks += describe_status(run, f"{names[run.path]}.")
     if plots := plot_runs(groups):
@@ -74,15 +73,15 @@ def tabulate_study(runs: list[Run], labels: dict[Path, str] | None = None, named
     alone = describe_noise(runs)
     if not measured:
         return alone or [Text("No run was measured.")]
-    tests = pairwise.run_figures(measured, named)
-    about = pairwise.find_about(measured, tests)
+    tests = answer.compare_figures(measured, named)
+    about = answer.find_about(measured, tests)
     table = _table(measured, _choose(columns.SHORT, about, measured))
-    remarks = pairwise.summarise_tests(measured, tests, about)
-    remarks += [Text(text)] if (text := pairwise.describe_collapsed(measured)) else []
+    remarks = answer.summarise_tests(measured, tests, about)
+    remarks += [Text(text)] if (text := answer.describe_collapsed(measured)) else []
     return [table, footnote(NOTES["study"]), *remarks, *alone]
 
 
-def _describe_results(measured: Groups, tests: dict[str, pairwise.Tests], about: list[str]) -> list[Block]:
+def _describe_results(measured: Groups, tests: dict[str, answer.Tests], about: list[str]) -> list[Block]:
     """Figures over seeds, and over two swept keys."""
     shown = _choose(columns.MEASURED, about, measured)
     table = _table(measured, shown, tests)
@@ -93,15 +92,15 @@ def _describe_results(measured: Groups, tests: dict[str, pairwise.Tests], about:
     dots = [(label, *(mean_over_seeds(group, side) for side in sides)) for label, group in measured.items()]
     if dots := [row for row in dots if any(row[1:])]:
         blocks.append(Figures([plot_accuracy(dots)]))
-    if text := pairwise.describe_collapsed(measured):
+    if text := answer.describe_collapsed(measured):
         blocks.append(Callout("warning", "Collapsed seeds.", text))
     return blocks + describe_grid(measured) + list_differences(measured)
 
 
-def _describe_tests(measured: Groups, tests: dict[str, pairwise.Tests], about: list[str]) -> list[Block]:
+def _describe_tests(measured: Groups, tests: dict[str, answer.Tests], about: list[str]) -> list[Block]:
     """Sampling baselines, tests and costs."""
     runs = _flatten(measured)
-    blocks = compare_baselines(measured) + pairwise.tabulate_tests(tests, [*list(tests)[:1], "reward", *about])
+    blocks = compare_baselines(measured) + answer.tabulate_tests(tests, [*list(tests)[:1], "reward", *about])
     for heading, figures in columns.PARTS.items():
         if shown := list_columns(runs, figures):
             blocks += [Heading(heading, folded=True), _table(measured, shown), footnote(join_notes(shown))]
@@ -133,13 +132,13 @@ def _rank(groups: Groups) -> Groups:
     return {label: groups[label] for label in sorted(groups, key=place)}
 
 
-def _table(measured: Groups, shown: list[Column], tests: dict[str, pairwise.Tests] | None = None) -> Table:
+def _table(measured: Groups, shown: list[Column], tests: dict[str, answer.Tests] | None = None) -> Table:
     """A row for each setting: its seeds, and the means over them. The first is marked if the tests of the first figure
     find it better than every other."""
     means = [column._replace(read=lambda row, c=column: mean_over_seeds(row[1], c)) for column in shown]
     table = fill([Column("setting", itemgetter(0)), Column("seeds", lambda row: len(row[1])), *means], measured.items())
     pairs = next(iter(tests.values())).pairs if tests else []
-    best = [pair for pair in pairs if pair.significant and next(iter(measured)) in pair[:2]]
+    best = [pair for pair in pairs if pair.verdict and next(iter(measured)) in pair[:2]]
     return table._replace(marked=(0,) if best and len(best) == len(measured) - 1 else ())
 
 

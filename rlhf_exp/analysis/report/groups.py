@@ -4,6 +4,7 @@ the groups.
 group_runs(runs)  ->  {"ppo": [run, run, run], "rejection sampling": [...], "grpo beta=0.1": [...]}
 """
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -25,6 +26,9 @@ MEASURED_BY = ("eval.", "task.baselines")
 
 MANY = 8
 """Of more settings than these sentences name groups, not pairs, and all tables of pairs are folded."""
+
+LONGEST = 120
+"""Letters of a label."""
 
 REJECTION = "rejection sampling"
 
@@ -93,7 +97,16 @@ def group_runs(runs: list[Run], seeds: Sequence[str] = SEEDS) -> Groups:
                 break
         for i, label in zip(same, made, strict=True):
             labels[i] = label
-    return dict(zip(labels, groups, strict=True))
+    return dict(zip(_name_by_folder(labels, groups), groups, strict=True))
+
+
+def _name_by_folder(labels: list[str], groups: list[list[Run]]) -> list[str]:
+    """The labels. Runs that have little in common have long ones, and those that differ in what no label shows have
+    equal ones: what the names of their folders begin with takes their place, or else a number follows."""
+    names = [os.path.commonprefix([run.path.name for run in group]).rstrip("-_,. ") for group in groups]
+    found = [name if name and (len(label) > LONGEST or labels.count(label) > 1) else label
+             for label, name in zip(labels, names, strict=True)]  # fmt: skip
+    return [label if found.count(label) == 1 else f"{label} {place}" for place, label in enumerate(found, 1)]
 
 
 def keep_measured(groups: Groups) -> Groups:
@@ -105,6 +118,11 @@ def keep_measured(groups: Groups) -> Groups:
         of_seed = {(run.info.seed, str(run.config.get("reward", {}).get("random"))): run for run in measured}
         kept |= {label: list(of_seed.values())} if of_seed else {}
     return kept
+
+
+def name_rewards(runs: Iterable[Run]) -> set[str]:
+    """The rewards of these runs, each as its config, without the seed of a random one."""
+    return {str({**run.config.get("reward", {}), "random": None}) for run in runs}
 
 
 def read_choices(groups: Groups) -> list[dict[str, str]]:

@@ -6,7 +6,8 @@ describe_noise(runs)  ->  [Heading("Measured alone: none"), Table(["eval.seed", 
 import numpy as np
 from scipy import stats
 
-from rlhf_exp.analysis.report.columns import CORRECT_BEFORE, align, at
+from rlhf_exp.analysis.frame import stack
+from rlhf_exp.analysis.report.columns import at
 from rlhf_exp.analysis.report.groups import group_runs
 from rlhf_exp.analysis.report.page import NOTES, Block, Heading, Table, footnote
 from rlhf_exp.analysis.stats import CONFIDENCE, SHARES, Interval, as_interval, crossed_interval, mean_interval
@@ -38,7 +39,7 @@ def measure_passes(group: list[Run]) -> tuple[Interval, Interval]:
     accuracies = np.array([ACCURACY(run.evaluation)["value"] for run in group])
     df, deviation = len(group) - 1, accuracies.std(ddof=1)
     ends = (deviation * np.sqrt(df / stats.chi2.ppf((1 + sign * CONFIDENCE) / 2, df)) for sign in (1, -1))
-    figures = align(group, CORRECT_BEFORE)
+    figures = stack(group, "baseline", "accuracy")
     mean = mean_interval(accuracies)
     if figures is not None and all(figures.shape[1] == at("baseline", "n")(run.evaluation) for run in group):
         mean = crossed_interval(figures, SHARES)

@@ -19,10 +19,10 @@ from rlhf_exp.analysis.report.summary import (
     best_sentence,
     describe_status,
     describe_summary,
+    tell_changes,
     title,
     verdict,
 )
-from rlhf_exp.analysis.report.words import explain_change
 from rlhf_exp.findings import tell_remedies
 from rlhf_exp.runs.figures import duration, number, percent, points
 from rlhf_exp.runs.load import Run, load_run, read_each
@@ -63,7 +63,7 @@ def describe_run(run: Run) -> list[Block]:
     if not (run.trains or run.evaluation.baseline):  # nothing but data: of rlhf_exp.describe
         return [*blocks, *describe_data(run.facts, folded=False), *_describe_origin(run)]
     blocks += [verdict(run), *describe_health(run)]
-    if run.trains and (change := explain_change([run])):
+    if run.trains and (change := tell_changes(run)):
         blocks.append(Text(change))
     if best := best_sentence(run):
         blocks.append(Text(f"Kept: {best}."))

@@ -12,10 +12,11 @@ import sys
 import textwrap
 from pathlib import Path
 
+from rlhf_exp.analysis.frame import FEWEST, read
 from rlhf_exp.analysis.report.baselines import baseline_sentence
-from rlhf_exp.analysis.report.columns import Column, at, join_notes
+from rlhf_exp.analysis.report.columns import TESTED, Column, at, join_notes
 from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Callout, Table, align, footnote
-from rlhf_exp.analysis.stats import Interval
+from rlhf_exp.analysis.stats import DIFFERENCES, LEVELS, SHARES, Interval, crossed_interval
 from rlhf_exp.analysis.stats.planning import plan_rows
 from rlhf_exp.errors import paint, printable
 from rlhf_exp.findings import tell_remedies
@@ -95,6 +96,28 @@ def verdict(run: Run) -> Callout:
         sentence = f"The implicit reward puts the chosen answer first {OFTEN[place]} chance: in"
         return Callout(VERDICTS[place], f"{sentence} {percent(section.accuracy)} of {section.n} held-out pairs.")
     return Callout("info", "Held-out accuracy after training was not measured.")
+
+
+def tell_changes(run: Run) -> str:
+    """What else changed from the start model to the trained one, by 95% intervals over the held-out rows; empty without
+    sampled completions."""
+    changed: list[str] = []
+    unchanged: list[str] = []
+    for name, what in TEXTS["changes"].items():
+        column = TESTED[name]
+        before, gain = (read(run, model, str(column.rows)) for model in ("baseline", "gain"))
+        if before is None or gain is None or len(gain) < FEWEST:
+            continue
+        difference = crossed_interval(gain.to_numpy()[None], DIFFERENCES if column.kind is SHARES else LEVELS)
+        if _judge(difference, 0) == 1:
+            unchanged.append(name)
+        else:
+            start, end = before.mean(), before.mean() + gain.mean()
+            told = f"{what.format(column.write(start))}, {column.write(end)} after training"
+            changed.append(f"{told} ({column.write_difference(difference)})")
+    sentences = [f"Of the start model's completions {'; '.join(changed)}."] if changed else []
+    sentences += [f"No clear change in {', '.join(unchanged)}."] if unchanged else []
+    return " ".join(sentences)
 
 
 def best_sentence(run: Run) -> str | None:

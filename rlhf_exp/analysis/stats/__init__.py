@@ -7,7 +7,7 @@ contrasts     which settings differ, and what these runs could have shown (plann
 collapse      runs far below the other seeds
 """
 
-from rlhf_exp.analysis.stats.contrasts import START, Contrast, compare_settings, holm
+from rlhf_exp.analysis.stats.contrasts import START, Contrast, compare_settings, count_left
 from rlhf_exp.analysis.stats.crossed import DIFFERENCES, LEVELS, SHARES, Kind, crossed_interval, paired_interval
 from rlhf_exp.analysis.stats.intervals import (
     CONFIDENCE,
@@ -23,6 +23,6 @@ from rlhf_exp.analysis.stats.wins import WinRate, win_rate
 
 __all__ = [
     "CONFIDENCE", "DIFFERENCES", "LEVEL", "LEVELS", "SHARES", "START", "Contrast", "Interval", "Kind", "WinRate",
-    "as_interval", "compare_settings", "crossed_interval", "exact", "holm", "mean_interval", "paired_interval",
+    "as_interval", "compare_settings", "count_left", "crossed_interval", "exact", "mean_interval", "paired_interval",
     "share_interval", "wilson", "win_rate",
 ]  # fmt: skip

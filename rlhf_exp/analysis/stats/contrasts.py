@@ -1,7 +1,7 @@
 """Tests which settings differ: each from the start model, and each from the best setting or a named one.
 
     contrasts = compare_settings(trained, gains)      # {"ppo": (seeds, rows), "grpo": (seeds, rows), ...}, both
-    contrasts[0].adjusted, contrasts[0].detectable, contrasts[0].seeds_needed
+    contrasts[0].interval, contrasts[0].verdict, contrasts[0].seeds_needed
 
 The variance of a contrast joins seeds, rows and sampling (crossed.py). Three seeds alone say little about how far seeds
 spread, so a setting borrows from the spread of all, unless its own is far above: one collapsed seed hides no other
@@ -11,6 +11,7 @@ those against the start and against a named setting by Holm; those against the b
 procedure. bench/intervals.py measures error and power.
 """
 
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,11 +20,11 @@ from scipy import optimize, special, stats
 
 from rlhf_exp.analysis.stats.crossed import (
     DIFFERENCES,
-    LEVELS,
     Estimate,
+    Kind,
     Spread,
-    crossed_interval,
     estimate,
+    limit,
     measure_spread,
 )
 from rlhf_exp.analysis.stats.intervals import Interval
@@ -42,64 +43,54 @@ where seeds spread by 1 to 6 points (docs/appendix/statistics.md)."""
 
 
 class Contrast(NamedTuple):
-    """`estimate` is the first's mean minus the second's.
-
-    Attributes:
-        p: of this contrast alone; of one with the best, over all pairs of settings.
-        adjusted: for all contrasts of the comparison.
-        level: what the adjustment leaves of 0.05 to this contrast.
-        ranged: the number of settings if the best was chosen from them, else 0.
-        seeds: of the setting that has fewer.
-        alone: of a gain, the interval by the setting's own seeds, which the table of results has too.
-    """
+    """`estimate` is the first's mean minus the second's; `level`: at which one t test decides about it, so that all
+    contrasts of a comparison together have a false finding in at most 5%; `seeds`: of the setting that has fewer."""
 
     first: str
     second: str
     estimate: Estimate
     seeds: int
     rows: int
-    ranged: int = 0
-    p: float = 1.0
-    adjusted: float = 1.0
+    kind: Kind
     level: float = LEVEL
-    alone: Interval | None = None
 
     @property
     def interval(self) -> Interval:
-        """95%, of this contrast alone."""
-        return self.alone or self.estimate.interval
+        """At that level: all intervals of a comparison together miss the truth in at most 5%."""
+        return limit(self.estimate.find_interval(self.level), self.kind)
 
     @property
-    def significant(self) -> bool:
-        return self.adjusted < LEVEL
+    def verdict(self) -> int:
+        """1 if the first is higher, -1 if it is lower, 0 if its interval includes no difference."""
+        interval = self.interval
+        if interval["low"] is not None and interval["low"] > 0:
+            return 1
+        return -1 if interval["high"] is not None and interval["high"] < 0 else 0
 
     @property
     def detectable(self) -> float:
-        """The smallest true difference that a repetition of the experiment would find significant in 80%."""
-        return detectable_difference(self.estimate, self._single_level)
+        """The smallest true difference that a repetition of the experiment would find in 80%."""
+        return detectable_difference(self.estimate, self.level)
 
     @property
     def seeds_needed(self) -> int | None:
         """How many seeds of each setting would find the observed difference in 80%, on the same rows; None if no number
         up to the limit would."""
-        return find_needed(self.estimate, self._single_level, seeds=self.seeds)
+        return find_needed(self.estimate, self.level, seeds=self.seeds)
 
     @property
     def rows_needed(self) -> int | None:
         """How many rows would, with the same seeds."""
-        return find_needed(self.estimate, self._single_level, rows=self.rows)
-
-    @property
-    def _single_level(self) -> float:
-        return self.level if self.ranged < 3 else _invert_range(self.level, self.ranged, self.estimate.df)
+        return find_needed(self.estimate, self.level, rows=self.rows)
 
 
 def compare_settings(
     trained: dict[str, np.ndarray],
     gains: dict[str, np.ndarray],
     named: str | None = None,
-    bounded: bool = True,
+    kind: Kind = DIFFERENCES,
     centre: str | None = None,
+    level: float = LEVEL,
 ) -> list[Contrast]:
     """Each setting against the start model, then each against the best one or the one that is `named`.
 
@@ -107,40 +98,64 @@ def compare_settings(
         trained: (seeds, rows) figures of each setting, of at least two seeds; the rows are those of all settings.
         gains: the same minus the start model's; {} without a start model.
         named: the setting that the others are compared with, chosen before their results are known.
-        bounded: the figures are shares.
-        centre: the setting that takes the place of the best one; p is over all pairs of settings, whichever it is.
+        kind: of the differences.
+        centre: the setting that takes the place of the best one; the level is for all pairs of settings, whichever it
+            is.
+        level: the probability of any false finding.
     """
-    kind = DIFFERENCES if bounded else LEVELS
-    starts, pairs = [], []
-    spreads = measure_spreads(gains)
-    for label, figures in gains.items():
-        found = estimate(figures.mean(0), weigh_spreads(spreads, label), kind)
-        seeds, rows = figures.shape
-        starts.append(Contrast(label, START, found, seeds, rows, alone=crossed_interval(figures, kind)))
-    means = {label: figures.mean(0) for label, figures in trained.items()}
-    centre = named or centre or max(means, key=lambda label: means[label].mean())
-    spreads, ranged = measure_spreads(trained), 0 if named else len(trained)
-    for label in trained:
-        if label != centre:
-            found = estimate(means[centre] - means[label], weigh_spreads(spreads, centre, label), kind)
-            seeds = min(len(trained[centre]), len(trained[label]))
-            pairs.append(Contrast(centre, label, found, seeds, len(means[label]), ranged))
-    return adjust(starts, pairs)
-
-
-def adjust(starts: list[Contrast], pairs: list[Contrast]) -> list[Contrast]:
-    """The contrasts with their p-values; `level` is that at which the procedure ended."""
-    starts, pairs = ([contrast._replace(p=_find_p(contrast)) for contrast in of] for of in (starts, pairs))
-    if pairs and not pairs[0].ranged:  # with a named setting
+    starts = [contrast(gains, label, START, kind) for label in gains]
+    centre = named or centre or max(trained, key=lambda label: trained[label].mean())
+    pairs = [contrast(trained, centre, label, kind) for label in trained if label != centre]
+    if named:
         starts, pairs = [*starts, *pairs], []
-    adjusted = holm([contrast.p for contrast in starts], further=len(pairs))
-    left = sum(p >= LEVEL for p in adjusted)
-    level = LEVEL / (len(pairs) + max(1, left))
-    found = [c._replace(adjusted=p, level=level) for c, p in zip(starts, adjusted, strict=True)]
-    for contrast in pairs:
-        shared, p = LEVEL * len(pairs) / (len(pairs) + left), share_level(contrast.p, adjusted, len(pairs))
-        found.append(contrast._replace(adjusted=p, level=shared))
-    return found
+    left = count_left([found.estimate.p for found in starts], level, further=len(pairs))
+    decided = [found._replace(level=level / (len(pairs) + max(1, left))) for found in starts]
+    for found in pairs:
+        shared = level * len(pairs) / (len(pairs) + left)
+        single = shared if len(trained) < 3 else invert_range(shared, len(trained), found.estimate.df)
+        decided.append(found._replace(level=single))
+    return decided
+
+
+def contrast(
+    scores: dict[str, np.ndarray],
+    first: str,
+    second: str = START,
+    kind: Kind = DIFFERENCES,
+    varied: Collection[str] | None = None,
+) -> Contrast:
+    """The difference of two settings, with the spread of all; `second` START: the first alone.
+
+    Args:
+        scores: (seeds, rows) of each setting.
+        varied: the settings whose runs are seeds; None for all. The others have no spread.
+    """
+    chosen = [label for label in (first, second) if label in scores]
+    means = scores[first].mean(0) - (scores[second].mean(0) if len(chosen) == 2 else 0.0)
+    spreads = measure_spreads({label: of for label, of in scores.items() if varied is None or label in varied})
+    made = estimate(means, weigh_spreads(spreads, *[label for label in chosen if label in spreads]), kind)
+    return Contrast(first, second, made, min(len(scores[label]) for label in chosen), len(means), kind)
+
+
+def count_left(p_values: Sequence[float], level: float = LEVEL, further: float = 0) -> int:
+    """How many hypotheses Holm's procedure does not refuse. Those that it refuses are those whose p-value is below the
+    level at which it ends, `level` / (`further` + the number left), so that an interval at that level excludes 0.
+
+    Args:
+        level: the probability of any false finding, whatever the dependence between the tests.
+        further: the weight of hypotheses that are tested elsewhere at the same level, each of these having weight 1.
+
+    Source: Holm (1979), step-down, with weights.
+
+    >>> count_left([0.01, 0.04, 0.03])
+    2
+    """
+    left = len(p_values)
+    for p in sorted(p_values):
+        if p >= level / (further + left):
+            break
+        left -= 1
+    return left
 
 
 def weigh_spreads(spreads: dict[str, Spread], *chosen: str) -> list[tuple[Spread, float]]:
@@ -175,46 +190,8 @@ def measure_spreads(settings: dict[str, np.ndarray]) -> dict[str, Spread]:
     return {label: measure_spread(figures) for label, figures in settings.items()}
 
 
-def shared_deviation(spreads: dict[str, Spread]) -> float:
-    """The standard deviation of the seeds' own effect, without sampling, over all settings, each with its bound."""
-    bounds = bound_spreads(spreads)
-    effects = [bounds[label] * spread.between - spread.noise for label, spread in spreads.items()]
-    df = [spread.df for spread in spreads.values()]
-    return float(np.sqrt(max(np.average(effects, weights=df), 0.0)))
-
-
-def holm(p_values: list[float], further: float = 0) -> list[float]:
-    """p-values adjusted for their number: if those below 0.05 count as significant, the probability of any false
-    finding is at most 5%, whatever the dependence between the tests.
-
-    Args:
-        further: the weight of hypotheses that are tested elsewhere at the same level, each of these having weight 1.
-
-    Source: Holm (1979), step-down, with weights; scipy has only false discovery rates (`false_discovery_control`).
-
-    >>> [round(p, 2) for p in holm([0.01, 0.04, 0.03])]
-    [0.03, 0.06, 0.06]
-    """
-    order = np.argsort(p_values, kind="stable")
-    adjusted = np.empty(len(order))
-    scaled = np.asarray(p_values, dtype=np.float64)[order] * (further + np.arange(len(order), 0, -1))
-    adjusted[order] = np.minimum(np.maximum.accumulate(scaled), 1)
-    return adjusted.tolist()
-
-
-def share_level(p_range: float, starts: list[float], pairs: int) -> float:
-    """A p-value by the studentized range, adjusted for the contrasts with the start model.
-
-    The pairs together have weight `pairs`, each contrast with the start weight 1. As these are found, in the order of
-    their adjusted p-values `starts`, the pairs take over their share of the level. The pairs give nothing back.
-    """
-    taken = [0.0, *sorted(starts)]
-    steps = (max(p, p_range * (pairs + len(starts) - n) / pairs) for n, p in enumerate(taken))
-    return min(1.0, *steps)
-
-
 @lru_cache
-def _invert_range(level: float, settings: int, df: float) -> float:
+def invert_range(level: float, settings: int, df: float) -> float:
     """The level at which one t test has the critical value of the studentized range. The logarithm of the range's level
     is nearly linear in that of the test's, so few values of the range, each 10 ms, find it between Bonferroni's level
     and `level`, with a hundredth on either side for rounding."""
@@ -225,13 +202,3 @@ def _invert_range(level: float, settings: int, df: float) -> float:
         return float(np.log(max(p, single) / level))  # far out scipy's p is 0
 
     return level * float(np.exp(optimize.brentq(excess, np.log(1.98 / settings / (settings - 1)), 0.01, xtol=1e-6)))
-
-
-def _find_p(contrast: Contrast) -> float:
-    """By the studentized range of the settings from which the best was chosen, which takes milliseconds; of two
-    settings, or of ones named beforehand, it is Student's."""
-    estimate = contrast.estimate
-    if contrast.ranged < 3 or estimate.error == 0:
-        return estimate.p
-    distance = np.sqrt(2) * abs(estimate.centre) / estimate.error
-    return float(stats.studentized_range.sf(distance, contrast.ranged, estimate.df))

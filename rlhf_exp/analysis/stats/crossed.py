@@ -107,7 +107,12 @@ class Estimate(NamedTuple):
 
     @property
     def interval(self) -> Interval:
-        half = special.stdtrit(self.df, (1 + CONFIDENCE) / 2) * self.error
+        """95%."""
+        return self.find_interval(1 - CONFIDENCE)
+
+    def find_interval(self, level: float) -> Interval:
+        """The differences that a two-sided t test at `level` does not refuse."""
+        half = -special.stdtrit(self.df, level / 2) * self.error
         return as_interval(self.value, min(self.centre - half, self.value), max(self.centre + half, self.value))
 
     @property

@@ -1,32 +1,28 @@
-"""python -m rlhf_exp study [NAME] [OVERRIDES...] [--dry-run] [--only STAGE] [--keep-going] [--report] [--out FOLDER]
+"""python -m rlhf_exp study [NAME] [OVERRIDES...] [--dry-run] [--only STAGE] [--report] [--out FOLDER]
 
 Runs the stages of a study, sweeps/NAME.yaml, one after the other, and writes one report; without NAME lists the
 studies. The same command again resumes: what has finished, with the same settings and inputs, is skipped.
 """
 
-import ctypes
 import shlex
-import signal
-import subprocess
 import sys
 import time
 from argparse import ArgumentParser
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from rlhf_exp.analysis.study.plan import AGAIN, SKIP, describe_plan, plan_study
 from rlhf_exp.analysis.study.stages import Study, list_studies, read_study
-from rlhf_exp.commands import parse_flags, run_command
+from rlhf_exp.commands import guard, parse_flags, run_command
 from rlhf_exp.config.device import targets_other_hardware
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import one_of
 from rlhf_exp.errors import FAILED, REFUSED, SIGNALLED, ConfigError, Stop, say, tell
+from rlhf_exp.launch.jobs import Typed, read_sweep
+from rlhf_exp.launch.sweep import run_sweep
 from rlhf_exp.runs.lock import claim, find_owner, make_new
 from rlhf_exp.runs.records import read_record
-from rlhf_exp.runs.stopping import StopSignals
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp study", description=" ".join(__doc__.splitlines()[2:]),
                         allow_abbrev=False)  # fmt: skip
@@ -34,7 +30,6 @@ PARSER.add_argument("name", nargs="?", metavar="NAME", help="a study of sweeps/,
 PARSER.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="follow the options of each stage: seed=0,1")
 PARSER.add_argument("--dry-run", action="store_true", help="only the plan; with hardware=gpu_24gb also what fits there")
 PARSER.add_argument("--only", metavar="STAGE", help="this stage alone; those that it needs must have finished")
-PARSER.add_argument("--keep-going", action="store_true", help="run a stage for the seeds whose needed runs finished")
 PARSER.add_argument("--report", action="store_true", help="only write the report again")
 PARSER.add_argument("--out", metavar="FOLDER", help="instead of outputs/NAME")
 
@@ -45,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _work(arguments: list[str]) -> int:
-    args = parse_flags(PARSER, arguments, PARSER.parse_intermixed_args)
+    args = parse_flags(PARSER, arguments)
     if args.name is None:
         tell("\n".join(f"{name:<34} {title}" for name, title in list_studies().items()))
         return 0
@@ -65,7 +60,7 @@ def _work(arguments: list[str]) -> int:
     with claim(str(study.out), numbered=False):
         _wait_for_owners([job.folder for stage in study.stages.values() for job in stage.jobs])
         tell(describe_plan(study, stages, plan_study(study, stages)))
-        statuses = {name: _run_stage(study, name, args.keep_going) for name in stages}
+        statuses = {name: _run_stage(study, name) for name in stages}
         if bad := [name for name in stages if statuses[name]]:
             say(f"stages that did not succeed: {', '.join(bad)}", "study")
         return _report(study) or min((statuses[name] for name in bad), default=0)
@@ -91,66 +86,38 @@ def _wait_for_owners(folders: list[Path]) -> None:
         time.sleep(2)
 
 
-def _run_stage(study: Study, name: str, keep_going: bool) -> int:
+def _run_stage(study: Study, name: str) -> int:
     """Run a stage as the sweep that it is; returns its exit status.
 
     Raises:
         Stop: a signal has ended it.
     """
-    stage, status = study.stages[name], 0
-    ended = {folder: read_record(folder).status for job in stage.jobs for folder in job.needs.values()}
-    if missing := [folder for folder in ended if ended[folder] != "finished"]:
-        jobs, status = [job for job in stage.jobs if not {*missing} & {*job.needs.values()}], FAILED
-        what = f"only {len(jobs)} of its {len(stage.jobs)} runs start" if keep_going else "not started"
-        say(f"{name}: {what}, since these have not finished: {', '.join(map(str, missing))}", "study")
-        if not jobs or not keep_going:
-            return status
-        seeds = f"seed=choice({','.join(dict.fromkeys(str(job.seed) for job in jobs))})"
-        options = [seeds if text.startswith("seed=") else text for text in stage.options]
-        stage = stage._replace(jobs=jobs, options=options)
+    stage = study.stages[name]
+    needed = {folder: read_record(folder).status for job in stage.jobs for folder in job.needs.values()}
+    if missing := [str(folder) for folder, status in needed.items() if status != "finished"]:
+        way = "; with seed=A,B this stage runs for the other seeds"
+        say(f"{name}: not started, since these have not finished: {', '.join(missing)}{way}", "study")
+        return FAILED
     try:
-        plan = plan_study(replace(study, stages={**study.stages, name: stage}), [name])
+        plan = plan_study(study, [name])
     except ConfigError as error:
         for line in error.problems:
             say(line, "study")
         return REFUSED
-    if stage.jobs and all(item.what == SKIP for item in plan):
-        return status
-    for item in (item for item in plan if item.what == AGAIN):
-        aside = make_new(study.out / ".replaced" / name / item.job.folder.name)
-        tell(f"{item.job.folder}: {item.why}; what is there is now {item.job.folder.replace(aside)}")
-    config = ["-cn", stage.config] if stage.config else []
-    return _call(name, ["-m", "rlhf_exp", "-cd", str(study.file.parent), *config, "-m", *stage.options]) or status
-
-
-def _call(stage: str, command: list[str]) -> int:
-    """Run a command of Python's in a process of its own, which gets the signals that this one gets."""
-    tell(f"\n{stage}: {shlex.join(['python', *command])}")
-    with _Forward() as signals:
-        signals.process = subprocess.Popen([sys.executable, *command], process_group=0, preexec_fn=_end_with_parent)
-        status = signals.process.wait()
-    if signals.received or status > SIGNALLED:
-        say(f"stopped in the stage {stage}; the same command resumes", "study")
-        raise Stop(signals.received or status - SIGNALLED)
-    return FAILED if status < 0 else status
-
-
-class _Forward(StopSignals):
-    """Passes signals on to a process. That has a group of its own, so that a terminal's Ctrl-C does not reach it twice,
-    which would end its jobs at once."""
-
-    process: "subprocess.Popen[Any] | None" = None
-
-    def _handle(self, number: int, frame: Any) -> None:
-        self.received = signal.Signals(number)
-        if self.process is not None:
-            self.process.send_signal(number)
-
-
-def _end_with_parent() -> None:
-    """On Linux the process gets SIGTERM if the study's is killed."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+    if all(item.what == SKIP for item in plan):
+        return 0
+    for item in plan:
+        if item.what == AGAIN:
+            aside = make_new(study.out / ".replaced" / name / item.job.folder.name)
+            tell(f"{item.job.folder}: {item.why}; what is there is now {item.job.folder.replace(aside)}")
+    typed = Typed(stage.options, stage.config, str(study.file.parent))
+    arguments = ["-m", *typed.list_arguments()]
+    tell(f"\n{name}: {shlex.join(['python', '-m', 'rlhf_exp', *arguments])}")
+    status = guard(lambda: run_sweep(*read_sweep(typed, arguments)))
+    if status > SIGNALLED:
+        say(f"stopped in the stage {name}; the same command resumes", "study")
+        raise Stop(status - SIGNALLED)
+    return status
 
 
 def _report(study: Study) -> int:

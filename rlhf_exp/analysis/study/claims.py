@@ -4,38 +4,38 @@ claims = read_claims(Path("sweeps/claims/gsm8k.yaml"))
 judge(claims, {"ppo": [run, run, run], "grpo": [run, run, run]})    # [Verdict(claim, "supported", ...), ...]
 describe_claims(Path("sweeps/claims/gsm8k.yaml"), groups)           # blocks of a page
 
-Each comparison of a claim (measures.py) gives two one-sided p-values: small if the claim holds, and small if it fails.
-A claim over several comparisons is supported if all of them are (intersection-union test: Berger 1982, Technometrics
-24) and contradicted if one is (Bonferroni); `differ`, the opposite of `equal`, the other way round. Equality takes two
-one-sided tests (Schuirmann 1987). Twice the smaller p-value of a claim enters Holm's procedure over all judged claims,
-so that the probability of any wrong verdict is at most 5%.
+Each comparison of a claim (measures.py) has an interval. The claim is supported if the interval lies wholly on the
+side that it predicts, beyond its margin, and contradicted if it lies wholly on the other side. A claim over several
+comparisons is supported if all of them are (intersection-union test: Berger 1982, Technometrics 24) and contradicted if
+one is (Bonferroni); `differ`, the opposite of `equal`, the other way round. Equality takes two one-sided tests
+(Schuirmann 1987). All intervals are at the level that Holm's procedure over all judged claims ends at, so that the
+probability of any wrong verdict is at most 5%.
 """
 
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
+from typing import Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, ValidationError
 from scipy.special import stdtr
 
 from rlhf_exp.analysis.report.groups import Groups
 from rlhf_exp.analysis.report.page import NOTES, Block, Heading, Table, Text, footnote
-from rlhf_exp.analysis.stats import LEVEL, holm
+from rlhf_exp.analysis.stats import LEVEL, count_left
+from rlhf_exp.analysis.stats.crossed import limit
 from rlhf_exp.analysis.stats.planning import detectable_difference
-from rlhf_exp.analysis.study.measures import START, Measured, Untested, explain, has_start, measure
-from rlhf_exp.analysis.study.stages import check_keys
-from rlhf_exp.errors import ConfigError, Problem
+from rlhf_exp.analysis.study.measures import HELD_OUT, NO_START, NUMBERS, START, Measured, Metric, Untested, measure
+from rlhf_exp.config.values import one_of
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.figures import Figure, number, percent, points
-from rlhf_exp.runs.files import read_file
-from rlhf_exp.runs.load import parse_yaml
+from rlhf_exp.runs.records import read
 
 VERDICTS = SUPPORTED, CONTRADICTED, UNCLEAR, UNTESTED = "supported", "contradicted", "cannot tell", "not tested"
 
 
-class Claim(NamedTuple):
-    """A claim of the hand-made study, and how these runs judge it.
+class Claim(Metric):
+    """A claim of the hand-made study: the contrast of arms that judges it, or why no run of this study can.
 
     Attributes:
         figure: what the hand-made study measured.
@@ -43,16 +43,13 @@ class Claim(NamedTuple):
             with the last.
         margin: in the metric's unit: `higher`, `lower` and `order` by more than this, `equal` and `value` within it,
             `differ` by more than this in either direction.
-        not_tested: why no run of this study can say.
     """
 
-    id: str
     says: str
     figure: str = "-"
-    metric: str | None = None
     contrast: list[str] = []
     expect: Literal["higher", "lower", "order", "equal", "differ", "value"] | None = None
-    margin: Annotated[float, Field(ge=0)] = 0.0
+    margin: float = Field(0.0, ge=0)
     value: float | None = None
     not_tested: str | None = None
 
@@ -63,15 +60,14 @@ class Verdict(NamedTuple):
     Attributes:
         verdict: one of VERDICTS.
         reason: why it was not tested.
-        adjusted: twice the smaller p of its two sides (`weigh`), by Holm over all judged claims.
-        level: what the correction leaves of 0.05 to this claim.
+        level: at which the intervals of `measured` decide; what Holm's procedure over all judged claims leaves of 0.05.
     """
 
+    name: str
     claim: Claim
     verdict: str
     reason: str = ""
     measured: list[Measured] = []
-    adjusted: float = 1.0
     level: float = LEVEL
 
     @property
@@ -80,65 +76,79 @@ class Verdict(NamedTuple):
         return max(detectable_difference(one.estimate, self.level) for one in self.measured)
 
 
-def read_claims(path: Path) -> list[Claim]:
-    """The claims of a file.
+def read_claims(path: Path) -> dict[str, Claim]:
+    """The claims of a file by their names.
 
     Raises:
         ConfigError: a line for each mistake.
     """
     if not path.is_file():
         raise ConfigError([f"{path}: no such file"])
-    found = {str(name): entry for name, entry in read_file(path, parse_yaml, dict).items()}
-    if problems := [f"{path}: {problem}" for name, entry in found.items() for problem in _check(name, entry)]:
-        raise ConfigError(problems)
-    return [Claim(name, **entry) for name, entry in found.items()]
-
-
-def _check(name: str, entry: Any) -> Sequence[str]:
-    """The mistakes in keys and types, or else in what fits together."""
-    if not isinstance(entry, dict) or "says" not in entry:
-        return [Problem(name, "missing", hint="needs `says`, and either `metric` or `not_tested`")]
-    types = {key: hint for key, hint in get_type_hints(Claim, include_extras=True).items() if key != "id"}
-    problems = [*check_keys(f"{name}.", entry, types)]
-    return problems or _check_test(Claim(name, **entry))
-
-
-def _check_test(claim: Claim) -> list[Problem]:
-    metric, arms, given = claim.metric, claim.contrast, claim.value is not None
-    if metric is None or claim.not_tested is not None:
-        needs = Problem(claim.id, "missing", hint="needs either `metric`, by which it is tested, or `not_tested`")
-        return [needs] if (metric is None) == (claim.not_tested is None) else []
-    fewest, why, start = 1 if given else 2, explain(metric), START in arms
-    useless = given and (start or claim.expect == "order")
-    odd = START in arms[:-1] or (start and not why and not has_start(metric))
-    rules = [
-        ("metric", why is not None, str(why)),
-        ("expect", claim.expect is None, "must be given beside `metric`"),
-        ("value", useless or given < (claim.expect == "value"), "is for arms that are compared with a value"),
-        ("contrast", len({*arms}) < max(fewest, len(arms)), f"needs at least {fewest} different arms"),
-        ("contrast", odd, f"{START} must be the last, and of a figure that it has"),
-    ]
-    return [Problem(f"{claim.id}.{key}", "conflict", getattr(claim, key), hint) for key, is_so, hint in rules if is_so]
-
-
-def judge(claims: list[Claim], groups: Groups) -> list[Verdict]:
-    """A verdict for each claim, in their order."""
-    return decide([(claim, _measure(claim, groups)) for claim in claims])
-
-
-def decide(found: list[tuple[Claim, list[Measured] | str]]) -> list[Verdict]:
-    """The verdicts over all claims together, from what was measured, or why nothing was."""
-    sides = [weigh(claim, made) for claim, made in found if not isinstance(made, str)]
-    adjusted = holm([min(1.0, 2 * min(pair)) for pair in sides])
-    level, judged = LEVEL / max(1, sum(p >= LEVEL for p in adjusted)), zip(sides, adjusted, strict=True)
-    verdicts = []
-    for claim, made in found:
-        if isinstance(made, str):
-            verdicts.append(Verdict(claim, UNTESTED, made))
+    claims, problems = {}, []
+    for name, values in read(path, dict).items():
+        try:
+            claims[str(name)] = Claim.model_validate(values)
+        except ValidationError as error:
+            for one in error.errors():
+                key = ".".join(map(str, (name, *one["loc"])))
+                unknown = one["type"] == "extra_forbidden"
+                hint = one_of(str(one["loc"][-1]), list(Claim.model_fields)) if unknown else one["msg"]
+                problems.append(f"{path}: {key}: {hint}")
         else:
-            pair, p = next(judged)
-            verdict = UNCLEAR if p >= LEVEL else SUPPORTED if pair[0] < pair[1] else CONTRADICTED
-            verdicts.append(Verdict(claim, verdict, "", made, p, level))
+            problems += [f"{path}: {name}{line}" for line in _find_mistakes(claims[str(name)])]
+    if problems:
+        raise ConfigError(problems)
+    return claims
+
+
+def _find_mistakes(claim: Claim) -> list[str]:
+    """What does not fit together."""
+    metric = claim.metric
+    if (metric is None) == (claim.not_tested is None):
+        return [": needs either `metric`, by which it is tested, or `not_tested`"]
+    if metric is None:
+        return []
+    if claim.statistic is None:
+        known = HELD_OUT if claim.per or claim.set else [*HELD_OUT, *NUMBERS]
+        for name in (metric, claim.per or metric):
+            if name not in known:
+                return [f".metric={name}: {one_of(name, known)}, or a series with its `statistic`"]
+    if claim.expect is None:
+        return [".expect: must be given beside `metric`"]
+    compared_with_start = START in claim.contrast
+    if claim.value is None and claim.expect == "value":
+        return [".value: must be given with `expect: value`"]
+    if claim.value is not None and (compared_with_start or claim.expect == "order"):
+        return [".value: is for arms that are compared with a value"]
+    fewest = 2 if claim.value is None else 1
+    if len({*claim.contrast}) < max(fewest, len(claim.contrast)):
+        return [f".contrast: needs at least {fewest} different arms"]
+    has_start = claim.statistic is None and metric in HELD_OUT and not NO_START & {metric, claim.per}
+    if START in claim.contrast[:-1] or (compared_with_start and not has_start):
+        return [f".contrast: {START} must be the last, and of a figure that it has"]
+    return []
+
+
+def judge(claims: dict[str, Claim], groups: Groups) -> list[Verdict]:
+    """A verdict for each claim, in their order."""
+    return decide([(name, claim, _measure(claim, groups)) for name, claim in claims.items()])
+
+
+def decide(measured: list[tuple[str, Claim, list[Measured] | str]]) -> list[Verdict]:
+    """The verdicts over all claims together, from what was measured, or why nothing was."""
+    sides = [weigh(claim, made) for _, claim, made in measured if not isinstance(made, str)]
+    level = LEVEL / max(1, count_left([min(1.0, 2 * min(pair)) for pair in sides]))
+    judged = iter(sides)
+    verdicts = []
+    for name, claim, made in measured:
+        if isinstance(made, str):
+            verdicts.append(Verdict(name, claim, UNTESTED, made))
+            continue
+        holds, fails = next(judged)
+        verdict = UNCLEAR
+        if 2 * min(holds, fails) < level:
+            verdict = SUPPORTED if holds < fails else CONTRADICTED
+        verdicts.append(Verdict(name, claim, verdict, "", made, level))
     return verdicts
 
 
@@ -161,7 +171,7 @@ def describe_claims(path: Path, groups: Groups) -> list[Block]:
     rule = NOTES["claims"].format(judged=len(verdicts) - counts[UNTESTED])
     found = f"Of {len(verdicts)} claims: {', '.join(f'{name} {n}' for name, n in counts.items())}."
     head = ["claim", "what it says", "the hand-made study", "these runs", "verdict"]
-    rows = [[one.claim.id, one.claim.says, one.claim.figure, *_write_verdict(one)] for one in verdicts]
+    rows = [[one.name, one.claim.says, one.claim.figure, *_write_verdict(one)] for one in verdicts]
     title = Heading("The hand-made study and these runs")
     return [title, Text(rule), Text(found), Table(head, rows), footnote(NOTES["claims_measured"])]
 
@@ -175,7 +185,7 @@ def _measure(claim: Claim, groups: Groups) -> list[Measured] | str:
     if claim.expect == "order":
         pairs = [*map(list, pairwise(claim.contrast))]
     try:
-        return [measure(claim.metric, groups, pair) for pair in pairs]
+        return [measure(claim, groups, pair) for pair in pairs]
     except Untested as why:
         return str(why)
 
@@ -186,15 +196,16 @@ def _write_verdict(found: Verdict) -> tuple[str, str]:
     if not made:
         return "-", f"{found.verdict}: {found.reason}"
     share, signed = made[0].share, claim.value is None
-    figures = "; ".join(f"{one.label} {_write(one.interval, share, signed)}" for one in made)
+    intervals = [limit(one.estimate.find_interval(found.level), one.kind) for one in made]
+    figures = "; ".join(f"{one.label} {_write(interval, share, signed)}"
+                        for one, interval in zip(made, intervals, strict=True))  # fmt: skip
     seeds = " and ".join(map(str, sorted({n for one in made for n in one.seeds})))
     rows = f", {min(one.rows for one in made)} rows" if made[0].rows > 1 else ""
-    power = f"80% power: {_write(found.detectable, share, signed).lstrip('+')}"
-    how = power if found.verdict == UNCLEAR else f"p {found.adjusted:.3f}" if found.adjusted >= 0.001 else "p <0.001"
     word = "of" if claim.expect == "value" else "than"
     goal = "" if claim.value is None else f" {word} {_write(claim.value, share, False)}"
     margin = f", margin {_write(claim.margin, share, signed).lstrip('+')}" if claim.margin else ""
-    return f"{claim.metric}: {figures}; {seeds} seeds{rows}", f"{found.verdict} ({claim.expect}{goal}{margin}; {how})"
+    would = f"; would show {_write(found.detectable, share, signed).lstrip('+')}" if found.verdict == UNCLEAR else ""
+    return f"{claim.label}: {figures}; {seeds} seeds{rows}", f"{found.verdict} ({claim.expect}{goal}{margin}{would})"
 
 
 def _write(figure: Figure, share: bool, signed: bool) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlhf_exp.analysis.report.columns import CORRECT_BEFORE, REWARDED_BEFORE, align
+from rlhf_exp.analysis.frame import stack
 from rlhf_exp.analysis.report.compare import describe_runs, tabulate_study
 from rlhf_exp.analysis.report.curves import HEADING
 from rlhf_exp.analysis.report.groups import Groups, gather
@@ -78,8 +78,8 @@ def describe_alone(groups: Groups) -> list[Block]:
     rows = []
     for arm, group in groups.items():
         of_rows = (
-            (align(group, CORRECT_BEFORE), SHARES, percent),
-            (align(group, REWARDED_BEFORE), LEVELS, number(".3f")),
+            (stack(group, "baseline", "accuracy"), SHARES, percent),
+            (stack(group, "baseline", "reward"), LEVELS, number(".3f")),
         )
         cells = ["-" if of is None else write(crossed_interval(of, kind)) for of, kind, write in of_rows]
         rows.append([arm, str(len(group)), *cells])

@@ -15,11 +15,10 @@ from typing import NamedTuple
 from omegaconf import DictConfig
 
 from rlhf_exp.analysis.study.stages import Job, Study
-from rlhf_exp.config.compose import compose_files
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.launch.explain import explaining
 from rlhf_exp.launch.job import check_job
+from rlhf_exp.launch.jobs import Typed
 from rlhf_exp.runs.checkpoints import find_checkpoint
 from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.plan import OtherRun, Plan, plan_job
@@ -56,9 +55,8 @@ def plan_study(study: Study, stages: Iterable[str], *further: str) -> list[Plann
             planned[job.folder] = None
             try:
                 if job.arm not in composed:  # 0.15 s
-                    with explaining(job.overrides):
-                        place = stage.config, str(study.file.parent)
-                        composed[job.arm] = compose_files([*job.overrides, *further], *place)
+                    typed = Typed([*job.overrides, *further], stage.config, str(study.file.parent))
+                    composed[job.arm] = typed.compose()
                 config, first = _check(*copy.deepcopy(composed[job.arm]), job, planned)
                 found = _decide(study, job, config, first)
                 planned[job.folder] = Planned(stage.name, job, config, *found)

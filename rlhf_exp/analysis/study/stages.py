@@ -7,26 +7,22 @@ docs/studies.md has the format. A file without `stages:`, a sweep of Hydra's, is
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.types import RunMode
 
-from rlhf_exp.config.compose import register_resolvers
 from rlhf_exp.config.keys import name_key
-from rlhf_exp.config.reading import check_overrides, open_hydra, quote, set_text
+from rlhf_exp.config.reading import check_overrides, quote, set_text
 from rlhf_exp.config.values import Seed, find_problems, one_of, suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.arguments import find_config_dir
 from rlhf_exp.launch.explain import explaining
-from rlhf_exp.launch.workers import name_folder
-from rlhf_exp.runs.files import read_file
-from rlhf_exp.runs.load import parse_yaml
+from rlhf_exp.launch.jobs import Typed, list_jobs, name_folder, read_sweep
+from rlhf_exp.runs.records import read
 
 FIRST = ("hydra/launcher=joblib", "skip_finished=true")
 """Options of every stage, which later ones may replace."""
@@ -75,7 +71,7 @@ class Study:
 def list_studies() -> dict[str, str]:
     """The title of each study of sweeps/ by its name."""
     files = sorted(_sweeps().glob("*.yaml"))
-    return {file.stem: _find_title(file, read_file(file, parse_yaml, dict)) for file in files}
+    return {file.stem: _find_title(file, read(file, dict)) for file in files}
 
 
 def read_study(name: str, overrides: Sequence[str] = (), out: str | None = None) -> Study:
@@ -90,24 +86,21 @@ def read_study(name: str, overrides: Sequence[str] = (), out: str | None = None)
     if own.name not in (names := [path.stem for path in sorted(folder.glob("*.yaml"))]):
         raise ConfigError([f"{name}: no such study{f'; {one_of(own.name, names)}' if names else ''}"])
     file = folder / f"{own.name}.yaml"
-    values = read_file(file, parse_yaml, dict)
+    values = read(file, dict)
     refused = [text for text in overrides if name_key(text) in INSTEAD]
     problems = [*check_overrides(overrides), *(f"{text}: not here; use {INSTEAD[name_key(text)]}" for text in refused)]
     if problems := [*problems, *(f"{file}: {line}" for line in _find_mistakes(values))]:
         raise ConfigError(problems)
     claims = file.parent / "claims" / f"{values['claims']}.yaml" if "claims" in values else None
     study = Study(file, _find_title(file, values), _read_comment(file), claims, Path(out or f"outputs/{file.stem}"), {})
-    register_resolvers()
-    with explaining(overrides), open_hydra(str(file.parent)) as hydra:
-        parser = OverridesParser.create(config_loader=hydra.config_loader)
+    with explaining(overrides):
         if "stages" not in values:
             options = [*overrides, *([set_text("hydra.sweep.dir", out)] if out else [])]
-            found = hydra.compose_config(file.stem, [*options, "hydra.mode=MULTIRUN"], RunMode.MULTIRUN).hydra
-            given = [f"{key}={value}" for key, value in (found.sweeper.params or {}).items()]
-            jobs = _list_jobs(parser, [*given, *options], "", Path(found.sweep.dir))
-            study.stages[file.stem] = Stage(file.stem, options, list(jobs), file.stem)
+            sweep, _ = read_sweep(Typed(options, file.stem, str(file.parent)), [])
+            jobs = _name_jobs(sweep.jobs, sweep.swept, "", sweep.folder)
+            study.stages[file.stem] = Stage(file.stem, options, jobs, file.stem)
         for stage in TopologicalSorter(_list_needs(values.get("stages", {}))).static_order():
-            study.stages[stage] = _expand(study, stage, values, overrides, parser)
+            study.stages[stage] = _expand(study, stage, values, overrides)
     arms = list(dict.fromkeys(job.arm for stage in study.stages.values() for job in stage.jobs))
     unknown = {stage.name: stage.against for stage in study.stages.values() if stage.against not in (None, *arms)}
     if unknown:
@@ -137,7 +130,7 @@ def _find_mistakes(values: dict[str, Any]) -> Iterator[str]:
 
 
 def check_keys(place: str, values: dict, types: dict[str, Any]) -> Iterator[str]:
-    """The mistakes in the keys of a mapping, and in its values."""
+    """The mistakes in the keys of a mapping, and in the types of its values."""
     for key, value in values.items():
         if key not in types:
             yield f"{place}{key}: no such key; {one_of(key, list(types))}"
@@ -153,7 +146,7 @@ def _list_needs(stages: dict[str, Any]) -> dict[str, list[str]]:
             for name, stage in stages.items()}  # fmt: skip
 
 
-def _expand(study: Study, name: str, values: dict, overrides: Sequence[str], parser: OverridesParser) -> Stage:
+def _expand(study: Study, name: str, values: dict, overrides: Sequence[str]) -> Stage:
     """A stage with its jobs; those that it needs are in `study` already.
 
     Raises:
@@ -173,10 +166,10 @@ def _expand(study: Study, name: str, values: dict, overrides: Sequence[str], par
     typed = [text for text in overrides if not one or name_key(text) != "seed"]
     first = [*FIRST, set_text("hydra.sweep.dir", str(study.out / name)), *values.get("options", ())]
     last = [*given.get("options", ()), *links, f"seed=choice({','.join(map(str, seeds))})", *typed]
-    options = _merge(parser, [*first, *last])
+    options = _merge([*first, *last])
     set_apart = {key: given[key] for key in ("apart", "against") if key in given}
     stage = Stage(name, options, [], **set_apart)
-    for job in _list_jobs(parser, options, name, study.out / name):
+    for job in _name_jobs(*list_jobs(options), name, study.out / name):
         for key, of in runs.items():
             if job.seed not in of and len(of) > 1:
                 line = f"seed={job.seed} is none of the seeds of that stage, {', '.join(map(str, of))}"
@@ -186,12 +179,12 @@ def _expand(study: Study, name: str, values: dict, overrides: Sequence[str], par
     return stage
 
 
-def _merge(parser: OverridesParser, texts: list[str]) -> list[str]:
+def _merge(texts: list[str]) -> list[str]:
     """The options; of those with one key the last. A value for a key that was varied becomes a choice of one, so that
     the run keeps the folder that it had among others."""
     merged: dict[str, str] = {}
     varied = set()
-    for one in parser.parse_overrides(texts):
+    for one in OverridesParser.create().parse_overrides(texts):
         key, text = one.get_key_element(), str(one.input_line)
         varied |= {key} if one.is_sweep_override() else set()
         is_value = key in varied and not one.is_sweep_override()
@@ -199,14 +192,14 @@ def _merge(parser: OverridesParser, texts: list[str]) -> list[str]:
     return list(merged.values())
 
 
-def _list_jobs(parser: OverridesParser, options: list[str], stage: str, folder: Path) -> Iterator[Job]:
-    """The jobs as Hydra's own sweeper makes them, in the folders that `launch.workers` gives them."""
-    parsed = parser.parse_overrides(options)
-    swept = {one.get_key_element() for one in parsed if one.is_sweep_override()}
-    for texts in BasicSweeper.split_arguments(parsed, max_batch_size=None)[0]:
-        arm = [text.lstrip("+") for text in texts if text.split("=")[0] in swept - {"seed"}]
+def _name_jobs(jobs: list[list[str]], swept: Collection[str], stage: str, folder: Path) -> list[Job]:
+    """The jobs of a sweep with the arm, the seed and the folder of each; `folder`: of the sweep."""
+    named = []
+    for texts in jobs:
+        arm = [text.lstrip("+") for text in texts if text.split("=")[0] in swept and not text.startswith("seed=")]
         seed = next((text.partition("=")[2] for text in texts if text.startswith("seed=")), None)
-        yield Job(texts, folder / name_folder(texts, swept), " ".join([stage, *arm]).strip(), seed, {})
+        named.append(Job(texts, folder / name_folder(texts, swept), " ".join([stage, *arm]).strip(), seed, {}))
+    return named
 
 
 def _sweeps() -> Path:

@@ -13,6 +13,9 @@ from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import one_of
 from rlhf_exp.errors import Problem, show
 
+WITH_DIVERGENCE = {"sigmoid", "sigmoid_norm", "hinge", "ipo", "exo_pair", "robust", "discopop", "sft"}
+"""Losses of DPO that TRL has for other divergences than the reverse KL."""
+
 NEUTRAL: tuple[tuple, ...] = ("min_p", None, 0), ("repetition_penalty", None, 1), ("generation_kwargs", None, {})
 """Other sampling arguments, with the two values that leave the distribution to temperature, top_p and top_k alone."""
 
@@ -116,6 +119,38 @@ def check_grpo(cfg: Config) -> Iterator[Problem]:
     elif 0 < last <= max(steps, default=0):
         why = f"must be below algo.args.max_steps={last}, or a stage never begins"
         yield conflict(cfg, "algo.curriculum.from_steps", why)
+
+
+def check_sft(cfg: Config) -> Iterator[Problem]:
+    """Whether rows without padding are not to be cut, which TRL cannot do, and refuses after the baseline."""
+    args = cfg.algo.args
+    if cfg.algo.name == "sft" and args.get("padding_free") and not args.get("packing") and args.get("max_length"):
+        why = "cuts no row; use algo.args.max_length=null or +algo.args.packing=true"
+        yield conflict(cfg, "algo.args.padding_free", why)
+
+
+def check_late(cfg: Config) -> Iterator[Problem]:
+    """Whether TRL's trainers take the arguments together, which they say only once the model is loaded."""
+    args, loss = cfg.algo.args, cfg.algo.args.get("loss_type")
+    losses = {*(loss if isinstance(loss, list) else [loss])}
+    follows = args.get("sync_ref_model")
+    cases = (
+        ("sync_ref_model", follows and cfg.peft.lora is not None, f"not with peft={cfg.peft.name}, whose reference is"
+         " the base model; leave it out, or use peft=none"),
+        ("sync_ref_model", follows and args.get("precompute_ref_log_probs"), "not with a reference that is scored once;"
+         " add algo.args.precompute_ref_log_probs=false"),
+        ("sync_ref_model", follows and cfg.algo.row.online and args.get("beta") == 0, "needs a reference, which is not"
+         " there with algo.args.beta=0; leave it out"),
+        ("f_divergence_type", args.get("f_divergence_type", "reverse_kl") != "reverse_kl" and losses - WITH_DIVERGENCE,
+         f"only with losses of {', '.join(sorted(WITH_DIVERGENCE))}"),
+        ("label_smoothing", "exo_pair" in losses and not args.get("label_smoothing"), "must be > 0 with the loss"
+         " exo_pair; its paper has +algo.args.label_smoothing=0.001"),
+        ("use_weighting", args.get("use_weighting") and losses & {"aot", "aot_unpaired"}, "not with the losses aot and"
+         " aot_unpaired, which sort the pairs; leave it out"),
+    )  # fmt: skip
+    for name, is_wrong, why in cases:
+        if is_wrong:
+            yield conflict(cfg, f"algo.args.{name}", why)
 
 
 def check_ppo(cfg: Config) -> Iterator[Problem]:

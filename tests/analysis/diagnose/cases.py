@@ -9,6 +9,7 @@ from functools import cache
 
 from rlhf_exp.analysis.diagnose import diagnose, score_run
 from rlhf_exp.analysis.diagnose.calibration import Calibration
+from rlhf_exp.runs.records import Diagnosis, Evaluation
 
 ONLINE = {
     "loss": lambda x: 0.01,
@@ -129,21 +130,24 @@ def make_calibration(runs=40):
         evaluation["trained"]["loss"] = interval(0.69 - gain, 0.02)
         config = make_config(algo, reward={"weights": {"outcome": 1.0, "format": 1.0}})
         config["algo"]["target_kl"] = 3.0
-        found.append(score_run(make_metrics(algo, courses, seed=seed), evaluation, config))
+        found.append(score_run(make_metrics(algo, courses, seed=seed), Evaluation(**evaluation), config))
     right = {name: [1, 1] for name in found[0]}
     return Calibration({name: [scores[name] for scores in found] for name in found[0]}, ["constructed"] * runs, right)
 
 
-def judge(courses=None, algo="grpo", evaluation=None, config=None, calibration=None, samples=None, **form):
-    """The diagnosis of a constructed run, and under `found` its findings by name."""
-    report = diagnose(
-        make_metrics(algo, courses, **form),
-        make_evaluation(algo=algo) if evaluation is None else evaluation,
-        config or (CONFIG if algo == "grpo" else make_config(algo, {"learning_rate": 1e-3})),
-        samples=samples,
-        calibration=calibration or make_calibration(),
-    )
-    return report | {"found": {finding["name"]: finding for finding in report["findings"]}}
+class Judged(Diagnosis):
+    @property
+    def found(self):
+        """Its findings by name."""
+        return {finding.name: finding for finding in self.findings}
+
+
+def judge(courses=None, algo="grpo", evaluation=None, config=None, calibration=None, samples=(), **form):
+    """The diagnosis of a constructed run."""
+    evaluation = make_evaluation(algo=algo) if evaluation is None else evaluation
+    config = config or (CONFIG if algo == "grpo" else make_config(algo, {"learning_rate": 1e-3}))
+    metrics, calibration = make_metrics(algo, courses, **form), calibration or make_calibration()
+    return Judged(**dict(diagnose(metrics, Evaluation(**evaluation), config, None, samples, calibration)))
 
 
 ANY_SCORE = Calibration({name: [-1e6] * 4 for name in make_calibration().scores})

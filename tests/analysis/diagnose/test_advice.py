@@ -9,6 +9,7 @@ from rlhf_exp.analysis.diagnose.advice import advise
 from rlhf_exp.analysis.diagnose.calibration import Calibration
 from rlhf_exp.analysis.diagnose.signals import Signals
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.runs.records import Evaluation
 from tests.analysis.diagnose.cases import HEALTHY, judge, make_calibration, make_metrics
 
 RATE, BETA, COEF = "algo.args.learning_rate=", "algo.args.beta=", "algo.init_kl_coef="
@@ -56,7 +57,7 @@ ADVICE = {
 @pytest.mark.parametrize("kind", ADVICE)
 def test_remedies_fit_together_and_settings_far_from_their_defaults_come_first(kind):
     overrides, findings, told, answers = ADVICE[kind]
-    run = Signals(make_metrics(rows=11), {}, asdict(compose_config(["device=cpu", *overrides])))
+    run = Signals(make_metrics(rows=11), Evaluation(), asdict(compose_config(["device=cpu", *overrides])))
     chosen, found = advise(run, findings)
     assert [change.override for change in chosen] == told
     assert [change and change.override for change in found] == answers[: len(findings)]
@@ -69,26 +70,26 @@ RIGHT = {"reward_fell": [11, 11], "failed_rising": [0, 39]}
 def test_a_finding_that_never_named_a_cause_is_a_symptom_without_a_remedy():
     calibration = Calibration(make_calibration().scores, [], RIGHT)
     report = judge(COLLAPSE, calibration=calibration, seed=7)
-    symptom, cause = (report["found"][name] for name in ("failed_rising", "reward_fell"))
-    assert (symptom["severity"], symptom["symptom"], symptom["remedy"]) == ("warning", True, None)
-    assert "it is a symptom" in symptom["sureness"]["text"] and "symptom" not in cause
-    assert report["remedies"] == [cause["remedy"]]
+    symptom, cause = (report.found[name] for name in ("failed_rising", "reward_fell"))
+    assert (symptom.severity, symptom.symptom, symptom.remedy) == ("warning", True, None)
+    assert "it is a symptom" in symptom.sureness.text and not cause.symptom
+    assert report.remedies == [cause.remedy]
 
 
 def test_the_cause_says_how_far_a_setting_is_from_its_default():
     metrics = make_metrics("grpo", HEALTHY["grpo"] | {"probe/kl": lambda x: 4 * x}, seed=7)
     report = judge_config(metrics, [RATE + "0.03"])
-    assert report["remedies"] == [RATE + "0.001"]
-    causes = [found["cause"] for found in report["findings"] if found["remedy"]]
+    assert report.remedies == [RATE + "0.001"]
+    causes = [found.cause for found in report.findings if found.remedy]
     assert sum("algo.args.learning_rate=0.03 is 30 times its default 0.001" in cause for cause in causes) == 1
 
 
 def judge_config(metrics, overrides):
     config = asdict(compose_config(["device=cpu", *overrides]))
-    return diagnose(metrics, {}, config, calibration=make_calibration())
+    return diagnose(metrics, Evaluation(), config, calibration=make_calibration())
 
 
 def test_a_rate_that_a_log_does_not_tell_is_lowered_beside_a_higher_price_of_the_kl():
-    run = Signals(make_metrics(), {}, {"algo": {"name": "grpo", "args": {}}, "foreign": True})
+    run = Signals(make_metrics(), Evaluation(), {"algo": {"name": "grpo", "args": {}}, "foreign": True})
     told = ["+" + BETA + "0.05", "+" + RATE + "5e-07"]
     assert [change.override for change in advise(run, [[text] for text in told])[0]] == told

@@ -7,6 +7,8 @@ import pytest
 from rlhf_exp.analysis.diagnose import diagnose, find_alarms, score_run
 from rlhf_exp.analysis.diagnose.calibration import Calibration
 from rlhf_exp.analysis.diagnose.rules import RULES
+from rlhf_exp.analysis.diagnose.signals import Signals
+from rlhf_exp.runs.records import Completion, Evaluation
 from tests.analysis.diagnose.cases import (
     ANY_SCORE,
     CONFIG,
@@ -21,6 +23,10 @@ from tests.analysis.diagnose.cases import (
 )
 
 FLAT = {"difference": 0.0, "win_rate": 0.5}
+
+
+def score(name, metrics, config, evaluation=None, samples=()):
+    return score_run(metrics, evaluation or Evaluation(), config, samples)[name]
 
 
 def fails(rule, courses=None, algo="grpo", **evaluation):
@@ -86,9 +92,9 @@ def test_each_kind_of_failure_is_named(kind):
     config["algo"]["target_kl"] = 3.0
     calibration = make_calibration()
     report = judge(courses, algo, make_evaluation(algo=algo, **changes), config, calibration, seed=7)
-    assert report["health"] == "warning"
-    assert report["found"][name]["score"] > calibration.thresholds[name]
-    assert len(report["found"]) <= 7
+    assert report.health == "warning"
+    assert report.found[name].score > calibration.thresholds[name]
+    assert len(report.found) <= 7
 
 
 def test_the_table_has_every_rule_that_accuses():
@@ -102,7 +108,7 @@ def test_the_table_has_every_rule_that_accuses():
 @pytest.mark.parametrize("seed", [101, 102, 103])
 def test_a_healthy_run_is_not_accused(algo, seed):
     report = judge(algo=algo, seed=seed)
-    assert report["health"] == "ok", report["found"]
+    assert report.health == "ok", report.found
 
 
 def peak(x):
@@ -134,7 +140,7 @@ WRONGLY_ACCUSED = {
 @pytest.mark.parametrize("kind", WRONGLY_ACCUSED)
 def test_what_is_harmless_is_not_accused(kind):
     courses, changes, rows = WRONGLY_ACCUSED[kind]
-    assert judge(courses, evaluation=make_evaluation(**changes), rows=rows)["found"] == {}
+    assert judge(courses, evaluation=make_evaluation(**changes), rows=rows).found == {}
 
 
 STILL = {name: lambda x: 0.5 for name in ("reward", "rewards/constant/mean")}
@@ -147,9 +153,9 @@ def test_a_control_arm_is_judged_as_such():
         judge(STILL, evaluation=make_evaluation(**FLAT), config=make_config(reward={"weights": {name: 1.0}}))
         for name in ("constant", "outcome")
     )
-    assert (control["found"].keys(), control["health"]) == ({"control_arm"}, "ok")
-    assert "changed by +0.0 points" in control["findings"][0]["evidence"]
-    assert {"no_reward_variance", "policy_stands_still"} <= other["found"].keys()
+    assert (control.found.keys(), control.health) == ({"control_arm"}, "ok")
+    assert "changed by +0.0 points" in control.findings[0].evidence
+    assert {"no_reward_variance", "policy_stands_still"} <= other.found.keys()
 
 
 @pytest.mark.parametrize(
@@ -159,26 +165,26 @@ def test_a_control_arm_is_judged_as_such():
 )  # fmt: skip
 def test_a_sampled_kl_below_0_is_explained_by_the_cut_of_sampling_without_accusing(top_p, kl, told, health):
     report = judge({"kl_k1": kl}, config=make_config(args={"top_p": top_p}))
-    finding = report["found"].get("sampled_kl_is_cut")
-    assert (finding is not None, report["health"]) == (told, health)
+    finding = report.found.get("sampled_kl_is_cut")
+    assert (finding is not None, report.health) == (told, health)
     if told:
-        assert finding["remedy"] == "algo.args.top_p=1"
-        assert finding["sureness"]["text"].startswith("no level applies: ")
+        assert finding.remedy == "algo.args.top_p=1"
+        assert finding.sureness.text.startswith("no level applies: ")
 
 
 def test_no_higher_rate_is_proposed_where_no_group_has_signal():
     """budget_too_small: no completion was right, and the rate that it was told to raise broke the mended run."""
     courses = {"probe/kl": lambda x: 1e-12, "frac_reward_zero_std": lambda x: 1.0}
-    found = judge(courses, evaluation=make_evaluation(**FLAT), config=make_config())["found"]
-    assert found["policy_stands_still"]["remedy"] is None
-    assert found["no_reward_variance"]["remedy"] is not None
+    found = judge(courses, evaluation=make_evaluation(**FLAT), config=make_config()).found
+    assert found["policy_stands_still"].remedy is None
+    assert found["no_reward_variance"].remedy is not None
 
 
 def test_without_groups_a_policy_that_earns_one_reward_is_told_to_move_less():
     courses = {"reward_std": lambda x: 0.3 if x < 0.5 else 0.0}
-    finding = judge(courses, "ppo", evaluation={})["found"]["no_reward_variance"]
-    assert finding["evidence"].startswith("in 100% of the steps all rewards were equal")
-    assert finding["remedy"].startswith("algo.args.learning_rate=")
+    finding = judge(courses, "ppo", evaluation={}).found["no_reward_variance"]
+    assert finding.evidence.startswith("in 100% of the steps all rewards were equal")
+    assert finding.remedy.startswith("algo.args.learning_rate=")
 
 
 BELOW = {"kl_k1": lambda x: -0.2 * x - 0.001}
@@ -194,9 +200,9 @@ APART = BELOW | {"sampling/sampling_logp_difference/mean": lambda x: 0.3}
     ],
 )
 def test_the_cause_of_a_negative_kl_is_told_apart(courses, args, cause, remedy):
-    finding = judge(courses, config=make_config("grpo", args))["found"]["negative_kl"]
-    assert cause in finding["cause"]
-    assert finding["remedy"] == remedy
+    finding = judge(courses, config=make_config("grpo", args)).found["negative_kl"]
+    assert cause in finding.cause
+    assert finding.remedy == remedy
 
 
 LONGER = ["algo.args.num_generations=32", "+algo.args.max_steps=800"]
@@ -216,16 +222,16 @@ def test_only_a_start_with_no_right_answer_is_told_to_begin_with_sft(correct, co
     courses = {"outcome/correct": lambda x: course, "frac_reward_zero_std": lambda x: 0.99}
     evaluation = make_evaluation(**FLAT, counts={"correct": correct, "partial": 4, "failed": 28 - correct})
     both = [  # a note has a remedy where nothing accuses the run
-        judge(courses, evaluation=evaluation, config=CONFIG | {"task": task}, calibration=calibration)["found"][name]
+        judge(courses, evaluation=evaluation, config=CONFIG | {"task": task}, calibration=calibration).found[name]
         for name, calibration in (("no_reward_variance", None), ("no_measurable_gain", Calibration({})))
     ]
-    assert [finding["remedy"] for finding in both] == remedies
-    hopeless = [finding["cause"].startswith("the start model has none of 32") for finding in both]
+    assert [finding.remedy for finding in both] == remedies
+    hopeless = [finding.cause.startswith("the start model has none of 32") for finding in both]
     assert hopeless == [remedies != LONGER] * 2
 
 
 def explain(frac, correct):
-    return judge({"outcome/correct": lambda x: correct, "frac_reward_zero_std": frac})["found"]["no_reward_variance"]
+    return judge({"outcome/correct": lambda x: correct, "frac_reward_zero_std": frac}).found["no_reward_variance"]
 
 
 @pytest.mark.parametrize(
@@ -238,23 +244,23 @@ def explain(frac, correct):
     ],
 )
 def test_the_cause_of_equal_rewards_agrees_with_the_share_of_right_answers(frac, correct, cause):
-    assert explain(frac, correct)["cause"].startswith(("training problems are " if "solved" in cause else "") + cause)
+    assert explain(frac, correct).cause.startswith(("training problems are " if "solved" in cause else "") + cause)
 
 
 def test_the_usual_rate_is_not_called_too_low():
     rates = {"learning_rate": {"grpo": 1e-3}, "parameters": 1000}
     for rate, part in ((1e-3, "the trained parameters take no part"), (1e-6, "the learning rate 1e-06 is too low")):
         config = make_config(args={"learning_rate": rate}, model=rates)
-        found = judge({"probe/kl": lambda x: 1e-12}, config=config)["found"]["policy_stands_still"]
-        assert found["cause"].startswith(part)
-        assert found["remedy"] == (None if rate == 1e-3 else "algo.args.learning_rate=0.001")
+        found = judge({"probe/kl": lambda x: 1e-12}, config=config).found["policy_stands_still"]
+        assert found.cause.startswith(part)
+        assert found.remedy == (None if rate == 1e-3 else "algo.args.learning_rate=0.001")
 
 
 def test_evidence_tells_a_spike_that_is_over():
     courses = {"grad_norm": lambda x: 5e3 if 0.4 < x < 0.6 else 0.1 + 0.01 * x}
-    finding = judge(courses)["found"]["gradient_spike"]
-    assert finding["evidence"] == "grad_norm 0.1 -> 0.109, 5e+03 at step 170"
-    assert ", 5" not in judge({"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3})["found"]["gradient_spike"]["evidence"]
+    finding = judge(courses).found["gradient_spike"]
+    assert finding.evidence == "grad_norm 0.1 -> 0.109, 5e+03 at step 170"
+    assert ", 5" not in judge({"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3}).found["gradient_spike"].evidence
 
 
 @pytest.mark.parametrize(
@@ -270,25 +276,25 @@ def test_evidence_tells_a_spike_that_is_over():
 def test_training_longer_is_longer_than_it_was_planned(rows, args, remedy):
     config = make_config(args={"learning_rate": 1e-3} | args)
     report = judge(evaluation=make_evaluation(**FLAT), config=config, rows=rows, calibration=Calibration({}))
-    assert report["found"]["no_measurable_gain"]["remedy"] == remedy
+    assert report.found["no_measurable_gain"].remedy == remedy
 
 
 def test_solved_problems_need_no_more_steps():
     courses = {"outcome/correct": lambda x: 0.95, "frac_reward_zero_std": lambda x: 0.99}
-    assert judge(courses)["found"]["no_reward_variance"]["remedy"] == "+algo.args.max_steps=310"
+    assert judge(courses).found["no_reward_variance"].remedy == "+algo.args.max_steps=310"
 
 
 def test_rewards_that_never_differ_are_no_matter_of_the_group():
     courses = {"frac_reward_zero_std": lambda x: 1.0, "reward_std": lambda x: 0.0}
     config = make_config(args={"num_generations": 8}, reward={"weights": {"mine": 1.0}})
-    assert judge(courses, config=config)["found"]["no_reward_variance"]["remedy"] == "reward=outcome"
+    assert judge(courses, config=config).found["no_reward_variance"].remedy == "reward=outcome"
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, None])
 def test_what_is_not_finite_is_certain(value):
-    finding = judge({"loss": lambda x: value if x == 1 else 0.01})["found"]["nonfinite_loss"]
-    assert (finding["severity"], finding["steps"], finding["score"]) == ("error", [400, 400], None)
-    assert finding["remedy"] == "algo.args.learning_rate=0.00025"
+    finding = judge({"loss": lambda x: value if x == 1 else 0.01}).found["nonfinite_loss"]
+    assert (finding.severity, finding.steps, finding.score) == ("error", (400, 400), None)
+    assert finding.remedy == "algo.args.learning_rate=0.00025"
 
 
 def make_losses(baseline, trained, width, **paired):
@@ -300,10 +306,9 @@ def make_losses(baseline, trained, width, **paired):
 def find_overfitting(evaluation, algo, training, args=None):
     metrics = [{"step": i + 1, "loss": 0.7 if i < 60 else training} for i in range(100)]
     calibration = Calibration({"overfitting": [0.0, 0.0, 0.1, 0.6] * 5}, [], {"overfitting": [1, 1]})
-    report = diagnose(
-        metrics, evaluation, make_config(algo, {"learning_rate": 1e-3} | (args or {})), calibration=calibration
-    )
-    return [finding for finding in report["findings"] if finding["severity"] != "info"]
+    config = make_config(algo, {"learning_rate": 1e-3} | (args or {}))
+    report = diagnose(metrics, Evaluation(**evaluation), config, calibration=calibration)
+    return [finding for finding in report.findings if finding.severity != "info"]
 
 
 @pytest.mark.parametrize(
@@ -312,11 +317,11 @@ def find_overfitting(evaluation, algo, training, args=None):
 @pytest.mark.parametrize("algo", ["reward_model", "dpo", "sft"])
 def test_a_model_that_remembers_its_rows_overfits(held_out, training, found, algo):
     findings = find_overfitting(make_losses(0.69, held_out, 0.06), algo, training)
-    assert [finding["name"] for finding in findings] == ["overfitting"] * found
+    assert [finding.name for finding in findings] == ["overfitting"] * found
     if found:
-        assert f"its training {'rows' if algo == 'sft' else 'pairs'}" in findings[0]["cause"]
-        assert findings[0]["remedy"] == "+algo.args.max_steps=50"
-        assert "went from 0.690 to 0.760, 95% interval 0.700 to 0.820" in findings[0]["evidence"]
+        assert f"its training {'rows' if algo == 'sft' else 'pairs'}" in findings[0].cause
+        assert findings[0].remedy == "+algo.args.max_steps=50"
+        assert "went from 0.690 to 0.760, 95% interval 0.700 to 0.820" in findings[0].evidence
 
 
 @pytest.mark.parametrize(
@@ -334,18 +339,18 @@ def test_a_loss_of_another_form_is_not_held_against_the_held_out_one(algo, args)
 @pytest.mark.parametrize(("high", "found"), [(0.01, True), (-0.005, False)])
 def test_a_held_out_loss_that_fell_measurably_is_no_overfitting(high, found):
     evaluation = make_losses(0.30, 0.29, 0.02, value=-0.01, low=-0.02 - high, high=high)
-    assert [finding["name"] for finding in find_overfitting(evaluation, "sft", 0.02)] == ["overfitting"] * found
+    assert [finding.name for finding in find_overfitting(evaluation, "sft", 0.02)] == ["overfitting"] * found
 
 
 def test_another_reference_is_named_and_is_no_drift():
     metrics = [row | {"step": i + 1, "kl": 5 - 0.01 * i} for i, row in enumerate(make_metrics("grpo"))]
     scores = make_calibration().scores | {"wrong_reference": [0.0] * 40}
-    report = diagnose(metrics, make_evaluation(), make_config(), calibration=Calibration(scores))
-    assert [finding["name"] for finding in report["findings"]] == ["wrong_reference"]
+    report = diagnose(metrics, Evaluation(**make_evaluation()), make_config(), calibration=Calibration(scores))
+    assert [finding.name for finding in report.findings] == ["wrong_reference"]
 
 
 def sample(i, reward, outcome="failed", which="baseline"):
-    return {"which": which, "id": f"row {i}", "tokens": 10 + i, "outcome": outcome, "reward": reward}
+    return Completion(which=which, id=f"row {i}", tokens=10 + i, outcome=outcome, reward=reward)
 
 
 @pytest.mark.parametrize(("shift", "found"), [(0, False), (1, True)])
@@ -354,23 +359,23 @@ def test_a_reward_of_other_rows_is_named(shift, found):
     samples = [sample(i, float(outcomes[i - shift] == "correct"), outcome) for i, outcome in enumerate(outcomes)]
     calibration = Calibration({"reward_apart_from_outcome": [0.0, 0.1, 0.3, 0.4] * 10})
     report = judge(evaluation={}, calibration=calibration, samples=samples)
-    assert list(report["found"]) == ["reward_apart_from_outcome"] * found
+    assert list(report.found) == ["reward_apart_from_outcome"] * found
 
 
 @pytest.mark.parametrize(("rate", "remedy"), [(1e-2, "0.001"), (1e-3, "0.00025")])
 def test_a_rate_far_from_the_usual_one_is_set_back(rate, remedy):
     config = make_config(args={"learning_rate": rate}, model={"learning_rate": {"grpo": 1e-3}, "parameters": 1000})
-    finding = judge({"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3}, config=config)["found"]["gradient_spike"]
-    assert finding["remedy"] == f"algo.args.learning_rate={remedy}"
+    finding = judge({"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3}, config=config).found["gradient_spike"]
+    assert finding.remedy == f"algo.args.learning_rate={remedy}"
 
 
 def test_a_correlation_above_1_by_rounding_is_one_of_1():
     # statistics.correlation gives 1.0000000000000002
     samples = [*(sample(i, 1.0, "correct") for i in range(7)), sample(7, 0.1)]
-    scores = score_run(make_metrics("grpo"), {}, make_config(), samples)
-    assert scores["reward_apart_from_outcome"] == 0
+    assert score("reward_apart_from_outcome", make_metrics(), make_config(), samples=samples) == 0
 
 
+FELL = Evaluation(**make_evaluation(difference=-0.07))
 VALIDATED = make_config("grpo", eval={"every_rows": 128})
 
 
@@ -385,7 +390,7 @@ def validate(*accuracies):
 @pytest.mark.parametrize("name", ["accuracy_fell", "over_optimisation"])
 def test_validation_rows_confirm_a_fall_of_accuracy_or_take_weight_from_it(name):
     alone, steady, falling = (
-        score_run(rows, make_evaluation(difference=-0.07), VALIDATED)[name]
+        score(name, rows, VALIDATED, FELL)
         for rows in (make_metrics("grpo"), validate(0.25, 0.25, 0.25), validate(0.25, 0.1, 0.03))
     )
     assert falling > 2 * steady + 0.5
@@ -393,13 +398,13 @@ def test_validation_rows_confirm_a_fall_of_accuracy_or_take_weight_from_it(name)
 
 
 def test_a_fall_has_the_date_of_the_validation_that_shows_it():
-    report = diagnose(validate(0.25, 0.1, 0.03), make_evaluation(-0.07), VALIDATED, calibration=make_calibration())
-    assert [found["steps"] for found in report["findings"] if found["name"] == "accuracy_fell"] == [[200, 400]]
+    report = diagnose(validate(0.25, 0.1, 0.03), FELL, VALIDATED, calibration=make_calibration())
+    assert [found.steps for found in report.findings if found.name == "accuracy_fell"] == [(200, 400)]
 
 
 def test_a_critic_whose_explained_variance_is_noise_around_0_is_told_from_one_that_says_nothing():
     nothing, noise, wrong = (
-        score_run(make_metrics("ppo", {"ppo/explained_variance": course}), {}, make_config("ppo"))["explained_variance"]
+        score("explained_variance", make_metrics("ppo", {"ppo/explained_variance": course}), make_config("ppo"))
         for course in (lambda x: 0.0, lambda x: 0.1 * math.cos(40 * math.pi * x) - 0.01, lambda x: -3.0)
     )
     assert noise < 2 < min(nothing, wrong)
@@ -408,7 +413,7 @@ def test_a_critic_whose_explained_variance_is_noise_around_0_is_told_from_one_th
 def test_a_finding_shows_three_samples():
     name, algo, courses, _ = SILENT["format farming"]
     report = judge(courses, algo, samples=[sample(i, 0.1 * i, "partial", "trained") for i in range(9)])
-    assert report["found"][name]["samples"] == ["row 8", "row 7", "row 6"]
+    assert report.found[name].samples == ["row 8", "row 7", "row 6"]
 
 
 def test_no_change_at_all_is_told_as_such():
@@ -419,7 +424,7 @@ def test_no_change_at_all_is_told_as_such():
     evidence = "not one of 64 held-out rows went from wrong to correct or back"
 
     def tell():
-        return [finding["evidence"] for finding in diagnose([], {"paired": paired}, CONFIG)["findings"]]
+        return [finding.evidence for finding in diagnose([], Evaluation(paired=paired), CONFIG).findings]
 
     assert tell() == [evidence]
     changes["correct"]["failed"] = changes["failed"]["correct"] = 1
@@ -430,23 +435,23 @@ def test_what_changed_though_harmless_is_told():
     evaluation = make_evaluation(truncation_rate=interval(0.14, 0.03))
     evaluation["paired"]["truncation_rate"] = interval(0.12, 0.02)
     report = judge(evaluation=evaluation, seed=3)
-    assert report["health"] == "ok"
-    assert any("truncation 2.0% -> 14.0%" in line and "+10.0 to +14.0 points" in line for line in report["changed"])
+    assert report.health == "ok"
+    assert any("truncation 2.0% -> 14.0%" in line and "+10.0 to +14.0 points" in line for line in report.changed)
 
 
 def test_a_report_says_what_was_checked_and_what_could_not_be():
     calibration = Calibration({"kl_drift": [0.1, 0.2, 0.3, 0.4]})
     report = judge({"entropy": None, "probe/entropy": None}, evaluation={}, calibration=calibration)
-    assert report["checked"] == ["kl_drift"]
-    assert "gradient_spike" in report["uncalibrated"]
-    assert report["missing"]["entropy_collapse"] == ["probe/entropy|entropy"]
-    assert "overfitting" not in report["missing"]
-    assert "ppo/value_loss" not in str(report["missing"])
+    assert report.checked == ["kl_drift"]
+    assert "gradient_spike" in report.uncalibrated
+    assert report.missing["entropy_collapse"] == ["probe/entropy|entropy"]
+    assert "overfitting" not in report.missing
+    assert "ppo/value_loss" not in str(report.missing)
 
 
 def test_a_run_without_metrics_has_no_findings():
-    report = diagnose([], {}, CONFIG)
-    assert (report["findings"], report["health"], report["changed"]) == ([], "ok", [])
+    report = diagnose([], Evaluation(), CONFIG)
+    assert (report.findings, report.health, report.changed) == ([], "ok", [])
 
 
 def test_shares_that_jump_from_row_to_row_are_no_farming():
@@ -456,54 +461,66 @@ def test_shares_that_jump_from_row_to_row_are_no_farming():
     config = make_config(args={"per_device_train_batch_size": 32, "num_generations": 8})
     rows = [[{"step": i + 1, "outcome/correct": share, "outcome/partial": 1 - share} for i, share in enumerate(shares)]
             for shares in (falls, jumps)]  # fmt: skip
-    smooth, noisy = (score_run(of, {}, config)["format_farming"] for of in rows)
+    smooth, noisy = (score("format_farming", of, config) for of in rows)
     assert smooth > 1.2 and noisy < smooth / 1.3
 
 
 def test_the_rows_of_one_rollout_are_one_measurement_of_kl():
     """Two passes log one batch's KL twice, and a few odd completions in it are no drift."""
     rows = [{"step": i, "kl": 2.0 if i in (11, 12) else 0.04} for i in range(1, 21)]
-    scores = [score_run(rows, {}, make_config(args={"num_iterations": passes}))["kl_drift"] for passes in (1, 2)]
+    scores = [score("kl_drift", rows, make_config(args={"num_iterations": passes})) for passes in (1, 2)]
     assert scores[0] > 1 and scores[1] < 0.3
 
 
-@pytest.mark.parametrize("kind", SILENT)
-def test_what_a_running_alarm_says_the_diagnosis_says_too(kind):
-    """The course up to a step is the course of the run so far, so that one bound holds for both."""
-    _, algo, courses, _ = SILENT[kind]
-    metrics, config, calibration = make_metrics(algo, courses, seed=7), make_config(algo), make_calibration()
-    whole = {alarm["name"]: alarm["steps"][0] for alarm in find_alarms(metrics, config, calibration=calibration)}
-    first = {}
-    for rows in range(1, len(metrics) + 1):
-        for alarm in find_alarms(metrics[:rows], config, calibration=calibration):
-            first.setdefault(alarm["name"], metrics[rows - 1]["step"])
-    assert first == whole
+@pytest.mark.parametrize("algo", HEALTHY)
+def test_the_score_of_a_step_reads_only_rows_up_to_it(algo):
+    """So that what an alarm says during training the diagnosis says too, and one bound holds for both."""
+    metrics, config = make_metrics(algo, seed=7), make_config(algo)
+
+    def list_courses(rows):
+        run = Signals(metrics[:rows], Evaluation(), config)
+        return {rule.name: [*found.course] for rule in RULES if (found := rule.apply(run))}
+
+    whole = list_courses(len(metrics))
+    for rows in range(1, len(metrics)):
+        last = metrics[rows - 1]["step"]
+        for name, course in list_courses(rows).items():
+            assert course == [(step, score) for step, score in whole[name] if step <= last], name
+
+
+def test_an_alarm_has_the_step_at_which_it_began():
+    config, metrics = make_config(), make_metrics("grpo", {"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3})
+    (alarm,) = find_alarms(metrics, config, Evaluation(), calibration=make_calibration())
+    began = metrics.index(next(row for row in metrics if row["step"] == alarm.steps[0])) + 1
+    assert find_alarms(metrics[: began - 1], config, Evaluation(), calibration=make_calibration()) == []
+    (begun,) = find_alarms(metrics[:began], config, Evaluation(), calibration=make_calibration())
+    assert alarm.name == begun.name == "gradient_spike"
 
 
 def test_how_sure_a_finding_is_comes_from_the_calibration():
     scores = {"reward_fell": [0.01 * i for i in range(30)]}
     calibration = Calibration(scores, [], {"reward_fell": [12, 13]}, parameters=10_000_000)
     large, small = (
-        judge(SILENT["reward falls"][2], evaluation={}, config=config, calibration=calibration)["found"]
+        judge(SILENT["reward falls"][2], evaluation={}, config=config, calibration=calibration).found
         for config in (CONFIG, CONFIG | {"model": {"parameters": 1e6}})
     )
-    sureness = large["reward_fell"]["sureness"]
-    assert "right in 12 of 13" in sureness["text"] and sureness["healthy_runs"] == 30
-    assert "calibrated on models below 10,000,000" in sureness["text"]
-    assert "calibrated on models" not in small["reward_fell"]["sureness"]["text"]
+    sureness = large["reward_fell"].sureness
+    assert "right in 12 of 13" in sureness.text and sureness.healthy_runs == 30
+    assert "calibrated on models below 10,000,000" in sureness.text
+    assert "calibrated on models" not in small["reward_fell"].sureness.text
 
 
 def test_the_second_half_of_a_run_ends_with_its_budget_of_tokens():
     """400 of 1000 steps are taken: without the budget the run is in its first half."""
     courses = SILENT["rate too low"][2] | {"trained_tokens": lambda x: 1000 * x}
     config = make_config(args={"learning_rate": 1e-3, "max_steps": 1000})
-    found = [judge(courses, config=config | budget)["found"] for budget in ({}, {"train_tokens": 1000})]
+    found = [judge(courses, config=config | budget).found for budget in ({}, {"train_tokens": 1000})]
     assert ["policy_stands_still" in names for names in found] == [False, True]
 
 
 def test_findings_are_listed_worst_first():
     courses = SILENT["reward falls"][2] | {"loss": lambda x: math.nan if x > 0.9 else 0.01}
     report = judge(courses, evaluation=make_evaluation(**FLAT), calibration=ANY_SCORE)
-    severities = [finding["severity"] for finding in report["findings"]]
+    severities = [finding.severity for finding in report.findings]
     assert severities == sorted(severities, key=("error", "warning", "info").index)
-    assert (severities[0], severities[-1], report["health"]) == ("error", "info", "error")
+    assert (severities[0], severities[-1], report.health) == ("error", "info", "error")

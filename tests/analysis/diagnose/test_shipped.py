@@ -59,12 +59,12 @@ def tell(algo, courses, gain=0.6, **evaluation):
 @pytest.mark.parametrize("kind", SICK)
 def test_a_series_that_is_plainly_sick_is_named(kind):
     name, algo, courses, evaluation = SICK[kind]
-    found = tell(algo, courses, **({"gain": 0.0} | evaluation if "win_rate" in evaluation else evaluation))["found"]
-    assert name in found, {name: one.get("score") for name, one in found.items()}
+    found = tell(algo, courses, **({"gain": 0.0} | evaluation if "win_rate" in evaluation else evaluation)).found
+    assert name in found, {name: one.score for name, one in found.items()}
 
 
 @pytest.mark.parametrize("kind", SOUND)
 def test_a_series_that_is_plainly_sound_is_not_accused(kind):
     algo, courses, evaluation = SOUND[kind]
     report = tell(algo, courses, **evaluation)
-    assert report["health"] == "ok", {name: one["evidence"] for name, one in report["found"].items()}
+    assert report.health == "ok", {name: one.evidence for name, one in report.found.items()}

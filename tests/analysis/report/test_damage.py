@@ -141,9 +141,9 @@ def test_what_reads_a_run_runs_none_of_the_files_that_its_config_names(run_dir, 
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
-        ("overrides", "{a: 1}", "overrides.yaml: expected a list, found dict"),
+        ("overrides", "{a: 1}", "overrides.yaml: input should be a valid list"),
         ("overrides", "- [", "overrides.yaml: not valid YAML"),
-        ("hydra", "runtime: 3", "a file in it is damaged, or was written by another program (TypeError: "),
+        ("hydra", "runtime: 3", "hydra.yaml: runtime=3: input should be a valid dictionary"),
     ],
 )
 def test_damaged_files_of_hydra_are_one_line(name, text, problem, tmp_path):

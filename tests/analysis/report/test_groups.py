@@ -125,3 +125,17 @@ def test_what_a_run_drew_by_its_seed_is_no_other_input(make):
     for run in runs:
         run.config["model"] = {"init": {"hidden_size": 64}}
     assert len(group_runs(runs)) == 1
+
+
+def test_runs_with_little_in_common_are_called_by_their_folders(make):
+    keys = {f"argument_{n}": "a value" for n in range(9)}
+    runs = [make("first-0", "grpo", **keys), make("first-1", "grpo", 1, **keys), make("other", "grpo")]
+    assert group_runs(runs)["first"] == runs[:2]
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("x/a", "y/a")])
+def test_settings_whose_labels_would_be_equal_lose_no_run(make, names):
+    runs = [make(name, "grpo", seed, typed=["eval.seed=${seed}"]) for seed, name in enumerate(names)]
+    for run in runs:
+        run.config["eval"] = {"seed": run.info.seed}
+    assert sorted(len(group) for group in group_runs(runs).values()) == [1, 1]

@@ -1,4 +1,4 @@
-"""Curves on validation rows against their cost and against the KL, and the dates of falls."""
+"""Curves on validation rows against their cost and against the KL."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rlhf_exp.analysis.report.learning import describe_learning
-from rlhf_exp.analysis.report.page import Figures, Table
+from rlhf_exp.analysis.report.page import Figures
 from rlhf_exp.analysis.stats import SHARES, crossed_interval
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.runs.records import Measurement
@@ -31,31 +31,6 @@ def measure(run_dir):
     return measure
 
 
-def list_falls(*runs):
-    return [row for block in describe_learning({"falls": runs}) if isinstance(block, Table) for row in block.rows]
-
-
-@pytest.mark.parametrize(
-    ("seeds", "step"),
-    [
-        ([[0.6, 0.6, 0.1, 0.1], [0.6, 0.5, 0.1, 0.1]], 4),  # clearly below from the second measurement on
-        ([[0.6, 0.1, 0.6, 0.1]], 6),  # it recovered once; of one seed by its rows
-        ([[0.6, 0.1, 0.1, 0.6]], None),  # and at the end
-        ([[0.6, 0.575, 0.575, 0.575]], None),  # one row of 40 is no fall
-    ],
-)
-def test_a_fall_has_the_date_from_which_on_accuracy_stays_clearly_below_the_start(measure, seeds, step):
-    assert list_falls(*map(measure, seeds)) == ([["falls", str(step)]] if step else [])
-
-
-def test_the_fall_of_a_reward_is_no_difference_of_shares(run_dir):
-    """Rows that are added to the differences of two shares once hid a fall on few rows."""
-    rewards = {0: [1.0] * 4, 2: [0.1, 0.12, 0.09, 0.11]}
-    metrics = [{"step": step, "validation/reward": np.mean(of), "step_seconds": step} for step, of in rewards.items()]
-    validation = [Measurement(step=step, id=list("abcd"), reward=of) for step, of in rewards.items()]
-    assert list_falls(replace(load_run(run_dir), metrics=metrics, validation=validation)) == [["falls", "2"]]
-
-
 def test_curves_stand_at_what_was_spent_and_join_seeds_and_rows(measure):
     runs = {"grpo": [[0.2, 0.3, 0.5], [0.2, 0.4, 0.4]], "dr_grpo": [[0.2, 0.2, 0.2, 0.6], [0.2, 0.2, 0.2, 0.8]]}
     groups = {label: [measure(accuracies) for accuracies in group] for label, group in runs.items()}
@@ -70,7 +45,7 @@ def test_curves_stand_at_what_was_spent_and_join_seeds_and_rows(measure):
     assert trained.lines[0].band[:, 1] == pytest.approx([100 * found["low"], 100 * found["high"]])
 
 
-def test_without_the_rows_a_curve_has_no_band_and_a_fall_no_date(measure):
+def test_without_the_rows_a_curve_has_no_band(measure):
     _, figures = describe_learning({"falls": [measure([0.6, 0.1, 0.1], by_row=False)] * 2})
     line = figures.plots[0].panels[0].lines[0]
     assert line.band == pytest.approx(np.array([line.y, line.y]))

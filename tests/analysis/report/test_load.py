@@ -1,7 +1,7 @@
 import pytest
 
 from rlhf_exp.runs.files import NotARun
-from rlhf_exp.runs.load import find_runs, load_run
+from rlhf_exp.runs.load import find_runs, load_run, read_each
 from rlhf_exp.runs.records import write_lines
 
 
@@ -14,8 +14,9 @@ def write_record(folder, text='{"status": "running"}'):
 def test_of_several_runs_those_with_a_torn_record_are_left_out_with_a_line(tmp_path, capsys, text):
     for name in ("a", "b", "c"):
         write_record(tmp_path / name, text if name == "b" else '{"status": "finished"}')
-    assert find_runs(tmp_path) == [tmp_path / "a", tmp_path / "c"]
-    assert capsys.readouterr().err == f"rlhf_exp: {tmp_path / 'b'}: left out, its run.json is torn\n"
+    assert [run.path for run in read_each(find_runs(tmp_path), load_run)] == [tmp_path / "a", tmp_path / "c"]
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"rlhf_exp: {tmp_path / 'b'}") and line.endswith("; left out")
 
 
 def test_find_runs_sorts_the_jobs_of_a_sweep_as_numbers(tmp_path):

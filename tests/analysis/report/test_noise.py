@@ -1,7 +1,7 @@
 import pytest
 
+from rlhf_exp.analysis.frame import stack
 from rlhf_exp.analysis.report import study_table, write_report
-from rlhf_exp.analysis.report.columns import CORRECT_BEFORE, align
 from rlhf_exp.analysis.report.noise import measure_passes
 from rlhf_exp.analysis.stats import SHARES, crossed_interval
 from rlhf_exp.runs.load import load_run
@@ -21,7 +21,7 @@ def passes(tmp_path, make_run, edit):
 
 def test_the_deviation_between_passes_is_that_of_their_accuracies(passes):
     runs = list(map(load_run, passes))
-    shares = align(runs, CORRECT_BEFORE)
+    shares = stack(runs, "baseline", "accuracy")
     mean, deviation = measure_passes(runs)
     assert mean == pytest.approx(crossed_interval(shares, SHARES))
     assert deviation["value"] == pytest.approx(shares.mean(1).std(ddof=1))

@@ -2,14 +2,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rlhf_exp.analysis.stats import DIFFERENCES, START, compare_settings, crossed_interval, holm
+from rlhf_exp.analysis.stats import LEVELS, START, compare_settings, count_left
 from rlhf_exp.analysis.stats.contrasts import (
     FAR,
     POOL,
-    _invert_range,
     bound_spreads,
-    share_level,
-    shared_deviation,
+    invert_range,
     weigh_spreads,
 )
 from rlhf_exp.analysis.stats.crossed import Spread
@@ -26,19 +24,28 @@ def draw(rng, accuracies, rows=200, seeds=3, deviation=0.02):
     return start, trained
 
 
-def test_holm_steps_down_by_hand():
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])  # 3 x 0.01, then 2 x 0.03, never falling
-    assert holm([0.6, 0.7]) == [1.0, 1.0]
-    assert holm([]) == []
-    assert holm([0.01, 0.04], further=3) == pytest.approx([0.05, 0.16])  # 5 x 0.01, 4 x 0.04
+@pytest.mark.parametrize(
+    ("p_values", "further", "left"),
+    [
+        ([0.01, 0.04, 0.03], 0, 2),  # 3 x 0.01 is below 0.05, 2 x 0.03 is not
+        ([0.01, 0.02, 0.04], 0, 0),
+        ([0.6, 0.7], 0, 2),
+        ([], 0, 0),
+        ([0.009, 0.04], 3, 1),  # 5 x 0.009, 4 x 0.04
+    ],
+)
+def test_holm_steps_down_by_hand(p_values, further, left):
+    assert count_left(p_values, 0.05, further) == left
 
 
 def test_contrasts_with_the_best_take_over_what_those_with_the_start_leave():
-    # weights 2 and 2 x 1: 0.02 * 4 / 2 at once; after both starts 0.02, but not before they are found
-    assert share_level(0.02, [0.5, 0.6], pairs=2) == pytest.approx(0.04)
-    assert share_level(0.02, [0.001, 0.6], pairs=2) == pytest.approx(0.03)
-    assert share_level(0.02, [0.001, 0.002], pairs=2) == pytest.approx(0.02)
-    assert share_level(0.02, [0.001, 0.028], pairs=2) == pytest.approx(0.028)
+    start, trained = draw(np.random.default_rng(0), [0.3, 0.6, 0.4])
+    trained["0"][:] = start  # the first has no gain, the others have a clear one
+    found = compare_settings(trained, {label: figures - start for label, figures in trained.items()})
+    assert [contrast.verdict for contrast in found[:3]] == [0, 1, 1]
+    assert found[0].level == pytest.approx(0.05 / 3)  # two pairs, and one that is left
+    shared = 0.05 * 2 / 3
+    assert [pair.level for pair in found[3:]] == [invert_range(shared, 3, pair.estimate.df) for pair in found[3:]]
 
 
 def test_each_setting_is_tested_against_the_start_and_the_others_against_the_best():
@@ -47,33 +54,41 @@ def test_each_setting_is_tested_against_the_start_and_the_others_against_the_bes
     pairs = [(contrast.first, contrast.second) for contrast in found]
     assert pairs == [("0", START), ("1", START), ("2", START), ("1", "0"), ("1", "2")]
     assert found[3].estimate.value == pytest.approx(trained["1"].mean() - trained["0"].mean())
-    assert found[3].significant and found[4].significant
+    assert [contrast.verdict for contrast in found[3:]] == [1, 1]
     named = compare_settings(trained, {}, named="0")
     assert [(contrast.first, contrast.second) for contrast in named] == [("0", "1"), ("0", "2")]
-    assert [contrast.adjusted for contrast in named] == holm([contrast.estimate.p for contrast in named])
+    left = count_left([contrast.estimate.p for contrast in named])
+    assert {contrast.level for contrast in named} == {0.05 / max(1, left)}
 
 
 @pytest.mark.parametrize(("settings", "df"), [(3, 1.0), (5, 9.3), (20, 40.0)])
 def test_the_level_of_one_t_test_has_the_critical_value_of_the_range(settings, df):
-    distance = np.sqrt(2) * stats.t.isf(_invert_range(0.01, settings, df) / 2, df)
+    distance = np.sqrt(2) * stats.t.isf(invert_range(0.01, settings, df) / 2, df)
     assert stats.studentized_range.sf(distance, settings, df) == pytest.approx(0.01, rel=1e-4)
 
 
 def test_the_level_of_one_t_test_stays_within_bonferronis_bounds_where_scipy_has_none():
-    assert 2e-5 / 190 < _invert_range(2e-5, 20, 1.0) < 2.1e-5
+    assert 2e-5 / 190 < invert_range(2e-5, 20, 1.0) < 2.1e-5
 
 
-def test_a_contrast_with_the_best_has_the_p_value_of_the_studentized_range():
-    _, trained = draw(np.random.default_rng(1), [0.3, 0.35, 0.4])
-    contrast = compare_settings(trained, {})[0]
-    distance = np.sqrt(2) * abs(contrast.estimate.centre) / contrast.estimate.error
-    assert contrast.p == contrast.adjusted == stats.studentized_range.sf(distance, 3, contrast.estimate.df)
-    assert contrast.p > contrast.estimate.p
+@pytest.mark.parametrize("accuracies", [[0.3, 0.35, 0.4], [0.3, 0.6], [0.4, 0.41, 0.42, 0.5]])
+def test_an_interval_excludes_0_where_the_test_of_its_procedure_refuses(accuracies):
+    """By p-values: Holm's of the starts, and for the best of several the studentized range."""
+    start, trained = draw(np.random.default_rng(1), accuracies)
+    contrasts = compare_settings(trained, {label: figures - start for label, figures in trained.items()})
+    starts, pairs = contrasts[: len(trained)], contrasts[len(trained) :]
+    left = count_left([one.estimate.p for one in starts], further=len(pairs))
+    for one in starts:
+        assert (one.verdict != 0) == (one.estimate.p < 0.05 / (len(pairs) + max(1, left)))
+    for one in pairs:
+        distance = np.sqrt(2) * abs(one.estimate.centre) / one.estimate.error
+        p = stats.studentized_range.sf(distance, len(trained), one.estimate.df) if len(trained) > 2 else one.estimate.p
+        assert (one.verdict != 0) == (p < 0.05 * len(pairs) / (len(pairs) + left))
 
 
 def test_the_variance_of_a_contrast_is_by_hand():
     _, trained = draw(np.random.default_rng(2), [0.3, 0.5], rows=50)
-    found = compare_settings(trained, {}, bounded=False)[0].estimate
+    found = compare_settings(trained, {}, kind=LEVELS)[0].estimate
     means = {label: figures.mean(1) for label, figures in trained.items()}
     between = np.mean([of.var(ddof=1) for of in means.values()])
     rest = []
@@ -98,7 +113,6 @@ def test_a_setting_borrows_from_the_spread_of_all():
     both = [weight for _, weight in weigh_spreads(spreads, "a", "b")]
     assert both == pytest.approx([(own + pooled / 2) / 3, (own + pooled / 2) / 3, pooled / 3])
     assert weigh_spreads({"a": spreads["a"]}, "a") == [(spreads["a"], pytest.approx(1 / 3))]
-    assert shared_deviation(spreads) == pytest.approx(np.sqrt(0.03 / 4 + 0.01 / 4 + 0 / 2))
 
 
 def test_a_spread_far_above_the_others_is_its_own_and_enters_theirs_bounded():
@@ -110,7 +124,6 @@ def test_a_spread_far_above_the_others_is_its_own_and_enters_theirs_bounded():
     weights = [weight for _, weight in weigh_spreads(spreads, "b")]
     bounded = pooled / 3 * FAR * 0.025 / 4
     assert weights == pytest.approx([bounded / 3, (own + pooled / 3) / 3, pooled / 3 / 3])
-    assert shared_deviation(spreads) == pytest.approx(np.sqrt((FAR * 0.025 - 0.01 + 0.02 + 0.01 - 0.03) / 3))
 
 
 @pytest.mark.parametrize("rows", [512, 1398])
@@ -119,17 +132,7 @@ def test_one_collapsed_seed_hides_no_other_settings_gain(rows):
     collapsed = np.array([[0.429], [0.428], [0.016]])
     trained["0"] = (np.random.default_rng(9).random((3, rows)) < collapsed).astype(float)
     found = compare_settings(trained, {label: figures - start for label, figures in trained.items()})
-    assert [contrast.significant for contrast in found[:7]] == [False] + [True] * 6
-
-
-def test_the_interval_of_a_gain_is_that_of_its_own_seeds():
-    """As in the table of results, so that a report has one interval for one figure."""
-    start, trained = draw(np.random.default_rng(10), [0.4, 0.5, 0.45])
-    gains = {label: figures - start for label, figures in trained.items()}
-    for contrast in compare_settings(trained, gains)[:3]:
-        assert contrast.interval == crossed_interval(gains[contrast.first], DIFFERENCES)
-    pair = compare_settings(trained, gains)[3]
-    assert pair.interval == pair.estimate.interval
+    assert [contrast.verdict for contrast in found[:7]] == [0] + [1] * 6
 
 
 def test_the_detectable_difference_is_found_in_80_of_100():
@@ -144,7 +147,7 @@ def test_the_detectable_difference_is_found_in_80_of_100():
 def test_needed_seeds_and_rows_are_the_first_that_are_enough():
     _, trained = draw(np.random.default_rng(6), [0.4, 0.45], rows=300)
     contrast = compare_settings(trained, {})[0]
-    assert not contrast.significant
+    assert not contrast.verdict
     assert contrast.detectable > abs(contrast.estimate.value)
     assert contrast.seeds_needed is None or contrast.seeds_needed > 3
     assert contrast.rows_needed is None or contrast.rows_needed > 300

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from rlhf_exp.analysis.report.page import Table
 from rlhf_exp.analysis.study.page import _divide, describe_alone
 from rlhf_exp.runs.records import Completion
+from tests.analysis.study.test_claims import make_run as make_whole_run
 
 
 def make_run(arm, seed, rows):
@@ -28,8 +29,8 @@ def test_runs_are_compared_on_the_rows_of_their_arm_and_apart_where_the_study_sa
 
 
 def test_models_measured_alone_have_their_own_figures():
-    samples = [Completion(id=row, reward=0.5 + i, outcome="correct") for i, row in enumerate("abc")]
-    run = SimpleNamespace(trains_scorer=False, sampled={"baseline": samples}.get)
+    samples = [Completion(which="baseline", id=row, reward=0.5 + i, outcome="correct") for i, row in enumerate("abc")]
+    run = make_whole_run(0, [], samples=samples)
     [table] = [block for block in describe_alone({"start": [run]}) if isinstance(block, Table)]
     assert table.head == ["arm", "seeds", "accuracy", "reward"]
     assert [cell.split()[0] for cell in table.rows[0]] == ["start", "1", "100.0%", "1.500"]

@@ -87,7 +87,7 @@ def test_what_is_typed_follows_the_options_and_keeps_the_folders(read):
         ("stages: {a: {options: ['eval.rows=1,2'], against: a eval.rows=3}}",
          "stages.a.against: no arm is called 'a eval.rows=3'; did you mean a eval.rows="),
         ("stages: [", "not valid YAML (while parsing a flow node did not find"),
-        ("[a]", "expected a mapping, found list"),
+        ("[a]", "input should be a valid dictionary"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_the_file_is_one_line(read, text, line):

@@ -1,3 +1,5 @@
+import json
+from hashlib import sha256
 from random import Random
 from types import SimpleNamespace
 
@@ -5,9 +7,8 @@ import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.graders.countdown import grade
-from rlhf_exp.tasks import countdown, draw_prompts, load_task
-from rlhf_exp.tasks.countdown import MOST_DRAWN, SPLITS, count_rows, draw_problems, problem_id, split_of
-from rlhf_exp.tasks.loading import count_needed
+from rlhf_exp.tasks import draw_prompts, load_task, loading
+from rlhf_exp.tasks.countdown import SPLITS, draw_problems, problem_id, split_of
 from tests.graders.test_countdown import solve
 from tests.tasks.building import refuse, write_rows
 
@@ -18,6 +19,13 @@ CHAT = SimpleNamespace(chat_template="{{ messages }}")
 def load(*overrides, tokenizer=PLAIN):
     few = [] if any(text.startswith("eval.rows") for text in overrides) else ["eval.rows=8"]  # drawing takes its time
     return load_task(compose_config([*few, *overrides]), tokenizer)
+
+
+def test_the_rows_and_the_traces_are_those_that_were_approved():
+    cfg = compose_config(["algo=sft", "task.train_rows=300", "eval.rows=100", "device=cpu"])
+    rows = load_task(cfg, PLAIN)
+    text = json.dumps([rows.train, rows.eval, rows.demonstrations])
+    assert sha256(text.encode()).hexdigest()[:16] == "4985603e08ae8913"
 
 
 @pytest.mark.parametrize("numbers", ["[3]", "[4]", "[3,4]"])
@@ -60,13 +68,6 @@ def test_chat_models_get_messages_with_the_tags_spelled_out():
     assert isinstance(load("eval.rows=1", "task.prompt=plain", tokenizer=CHAT).eval[0]["prompt"], str)
 
 
-def test_a_trace_depends_on_the_seed_and_its_row_alone():
-    long, short = (load("algo=sft", f"task.train_rows={n}").train for n in (40, 20))
-    assert long[:20] == short
-    other = load("algo=sft", "task.train_rows=20", "task.data_seed=1").train
-    assert all(row != same for row, same in zip(other, short, strict=True))
-
-
 def test_prompts_to_sample_from_are_different_problems_of_the_train_split():
     cfg = compose_config([])
     rows = draw_prompts(cfg, PLAIN, 200)
@@ -107,12 +108,6 @@ def test_all_problems_of_a_split_are_taken_once_whatever_the_seed():
     assert f"found {there_are} of {there_are + 1} problems" in line
 
 
-def test_by_default_training_sees_each_row_once():
-    assert len(load("algo.args.max_steps=10", "algo.args.per_device_train_batch_size=64").train) == 40
-    line = refuse(load, "algo.args.max_steps=-1")
-    assert line.startswith("task.train_rows=null: means as many as algo.args.max_steps uses")
-
-
 @pytest.mark.parametrize(
     ("overrides", "rows"),
     [
@@ -126,19 +121,19 @@ def test_by_default_training_sees_each_row_once():
 )
 def test_as_many_rows_are_drawn_as_whole_rollouts_need(overrides, rows):
     drop = ["~algo.args.steps_per_generation"] if "+algo.args.generation_batch_size=64" in overrides else []
-    assert count_needed(compose_config([*overrides, *drop])) == rows
+    assert loading._count_needed(compose_config([*overrides, *drop])) == rows
 
 
 FEW = ["eval.every_rows=8", "task.sampling.rows=8"]
 
 
 def test_very_many_steps_draw_a_bounded_number_of_rows_and_say_so(monkeypatch):
-    assert count_rows(compose_config(["algo.args.max_steps=10000000"])) == (MOST_DRAWN, 80_000_000)
-    monkeypatch.setattr(countdown, "MOST_DRAWN", 50)
+    assert loading._count_drawn(compose_config(["algo.args.max_steps=10000000"])) == (loading.MOST_DRAWN, 80_000_000)
+    monkeypatch.setattr(loading, "MOST_DRAWN", 50)
     task = load_task(compose_config(["eval.rows=4", *FEW]), PLAIN)
     assert len(task.train) == 50
     assert task.notes == ("training uses 880 rows: 50 are drawn, and then come again",)
-    monkeypatch.setattr(countdown, "MOST_DRAWN", 1_000)
+    monkeypatch.setattr(loading, "MOST_DRAWN", 1_000)
     longer = load_task(compose_config(["eval.rows=4", *FEW]), PLAIN)
     assert longer.train[:50] == task.train and len(longer.train) == 880
 
@@ -150,5 +145,5 @@ def test_very_many_steps_draw_a_bounded_number_of_rows_and_say_so(monkeypatch):
      ("task.numbers=[6] task.high=100 eval.rows=1000000", "eval.rows=1000000: allowed is 1 to 200,000")],
 )  # fmt: skip
 def test_more_rows_than_are_drawn_is_refused_before_any_is_drawn(typed, line, monkeypatch):
-    monkeypatch.setattr(countdown, "draw_problems", lambda *args, **kwargs: pytest.fail("drawn"))
+    monkeypatch.setattr("rlhf_exp.tasks.countdown.draw_problems", lambda *args, **kwargs: pytest.fail("drawn"))
     assert refuse(load_task, compose_config(typed.split()), PLAIN).startswith(line)

@@ -35,15 +35,6 @@ def test_the_rule_raises_a_product_at_an_attempts_first_operation_if_the_target_
     assert change(policy, "use 3 9 4 make 17 . <think> 9") == {"*": 10}
 
 
-def test_the_rule_for_any_operation_holds_until_the_search_ends():
-    policy = find("fixed rule")[2]
-    for searched in ("9", "9 - 3 = 6"):
-        assert change(policy, f"{ABOVE} {searched}") == {"*": 10}
-    for ended in ("9 * 4 = 36 yes check (", "9 * 4 = 36 yes </think> <answer> 9"):
-        assert change(policy, f"{ABOVE} {ended}") == {}
-    assert change(policy, f"{BELOW} 9 - 3 = 6") == {}
-
-
 def test_rows_of_one_batch_are_told_apart_however_they_are_padded():
     (processor,) = find("fixed rule")[0].processors
     rows = [TOKENIZER(text)["input_ids"] for text in (f"{ABOVE} 9", f"{BELOW} 9", "use 3 9 make 72 . <think> 9")]

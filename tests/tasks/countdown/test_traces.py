@@ -75,22 +75,6 @@ def test_a_trace_holds_no_error_and_each_of_its_words_is_one_token(seed):
         assert ("give up" in trace) == (graded.outcome == "partial")
 
 
-def test_a_searcher_that_never_gives_up_finds_what_its_attempts_hold():
-    habits = replace(HONEST, give_up=0.0, check=0.0, max_attempts=1000)
-    for numbers, target, rng in draw(60):
-        held = any(attempt.value == target for attempt in list_attempts(numbers))
-        assert (grade(write_trace(numbers, target, habits, rng), numbers, target).outcome == "correct") == held
-
-
-def test_the_habits_have_their_probabilities():
-    rng, habits = Random(0), replace(HONEST, give_up=0.3, check=0.8, max_attempts=1000)
-    traces = [write_trace(numbers, target, habits, rng) for numbers, target, _ in draw(1500)]
-    failed = sum(trace.count(" no ") for trace in traces)
-    found = sum(" yes " in trace for trace in traces)
-    assert sum("give up" in trace for trace in traces) / failed == pytest.approx(0.3, abs=0.03)
-    assert sum("check" in trace for trace in traces) / found == pytest.approx(0.8, abs=0.05)
-
-
 def test_attempts_come_in_the_order_that_their_weights_say():
     attempts = list_attempts([8, 3])  # 8 + 3 = 11, 8 - 3 = 5, 8 * 3 = 24
     searcher, rng = Searcher(10, [2, 8, 1, 2]), Random(0)
@@ -99,29 +83,6 @@ def test_attempts_come_in_the_order_that_their_weights_say():
     for one, two, three in permutations(weights):
         chance = weights[one] / sum(weights.values()) * weights[two] / (weights[two] + weights[three])
         assert orders[one, two, three] / 8000 == pytest.approx(chance, abs=0.02)
-
-
-def test_an_attempt_has_a_weight_for_each_of_its_operations():
-    attempts, rng = list_attempts([9, 4, 2]), Random(0)
-    searcher = Searcher(None, [2, 8, 1, 2])
-    weights = Counter()
-    for attempt in attempts:
-        done = "".join(word for word in attempt.steps.split() if word in ("+", "-", "*", "/"))
-        assert done == attempt.operations
-        weights[done] += math.prod({"+": 2, "-": 8, "*": 1, "/": 2}[op] for op in done)
-    first = Counter(order_attempts(attempts, 50, searcher, rng)[0].operations for _ in range(4000))
-    for done, weight in weights.items():
-        assert first[done] / 4000 == pytest.approx(weight / weights.total(), abs=0.03)
-
-
-@pytest.mark.parametrize("temperature", [1e-6, -1e-6])
-def test_a_cold_searcher_goes_by_the_distance_whatever_that_is(temperature):
-    for numbers, target, rng in draw(20):
-        for goal in (target, 10**9):
-            searcher = Searcher(temperature, [1] * 4)
-            values = [a.value for a in order_attempts(list_attempts(numbers), goal, searcher, rng)]
-            distances = [abs(value - goal) for value in values]
-            assert distances == sorted(distances, reverse=temperature < 0)
 
 
 @pytest.mark.parametrize("patience", [24, 40, 61, 96])

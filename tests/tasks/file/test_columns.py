@@ -49,13 +49,6 @@ def test_a_checker_that_reads_a_column_which_a_row_has_not_is_refused_with_the_r
     assert line.endswith(" with completion ''; its columns are id, prompt, q, target; did you mean target?")
 
 
-def test_an_optional_column_can_be_read_with_get(make):
-    task = make(half(target=1), "return 0 if row.get('target') is None else float('target' in row)")
-    graded = {row["target"]: task.grade("", row).score for row in (*task.train, *task.eval)}
-    assert graded == {None: 0.0, 1: 1.0}
-    assert task.facts["without a value"] == {"target": 30}
-
-
 def test_a_column_that_is_read_for_some_completions_alone_fails_with_the_place(make):
     task = make(half(target=1), "return completion and row['target'] == 1 or 0.0")
     row = next(row for row in task.train if row["target"] is None)
@@ -90,13 +83,6 @@ def test_numbers_of_csv_are_numbers_for_checkers_and_texts_in_prompts(make_csv):
 def test_what_may_be_a_name_is_no_number(make_csv, text):
     task = make_csv({"n": lambda n: text if n == 3 else str(n)}, "return 0.0")
     assert {type(row["n"]) for row in task.train} == {str} and "read as numbers" not in task.facts
-
-
-def test_an_empty_cell_of_numbers_is_a_column_that_the_row_does_not_have(make_csv):
-    columns = {"n": lambda n: str(n) if n % 2 else "", "text": lambda n: "x" if n % 2 else ""}
-    assert "KeyError in line 2: 'n'" in refuse(make_csv, columns, "return row['n'] == 3")
-    task = make_csv(columns, "return float(row.get('n') is None and row['text'] == '')")
-    assert {task.grade("", row).score for row in task.train} == {0.0, 1.0}
 
 
 def test_the_answers_of_ready_checkers_stay_as_they_are_written(make_csv):

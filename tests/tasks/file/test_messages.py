@@ -66,24 +66,6 @@ def test_a_prompt_of_its_own_may_be_repeated_in_the_answers_or_not(make, prompt,
         assert row["chosen"][0]["content"].startswith("It is ") and row["rejected"] == [say("No.")]
 
 
-def test_one_message_is_its_text_for_a_model_without_a_chat_template(make):
-    rows = [{"prompt": f"What is {n}?", "messages": [say(f"It is {n}.")]} for n in range(N)]
-    task = make(rows, *SFT, chat=False)
-    assert task.train[0]["prompt"].startswith("What is") and task.train[0]["completion"].startswith(" It is ")
-    texts = make([row | {"messages": row["messages"][0]["content"]} for row in rows], *SFT, chat=False)
-    assert texts.train == task.train and texts.eval[0]["id"] == task.eval[0]["id"]
-    whole = [{"messages": ask(n, say(f"It is {n}."))} for n in range(N)]
-    line = refuse(make, whole, *SFT, chat=False)
-    assert line.endswith("plain text; use task.prompt=chat and a model with a chat template")
-
-
-def test_a_prompt_that_goes_on_in_the_answer_is_all_that_is_before_it(make):
-    system = {"role": "system", "content": "Be brief."}
-    rows = [{"prompt": f"What is {n}? ", "messages": [system, *ask(n, *TURNS, say("4"))]} for n in range(N)]
-    task = make(rows, *SFT)
-    assert [message["role"] for message in task.train[0]["prompt"]] == ["system", "user", "assistant", "user"]
-
-
 def test_pairs_of_different_histories_are_dropped_and_counted(make):
     rows = [{"chosen": ask(n, say("A")), "rejected": ask(n if n else "that", say("B"))} for n in range(N)]
     task = make(rows, *PAIRS)
@@ -107,8 +89,3 @@ def test_pairs_of_different_histories_are_dropped_and_counted(make):
 )  # fmt: skip
 def test_what_is_no_conversation_is_refused_in_one_line(make, row, overrides, line):
     assert line in refuse(make, [row] * 3, *overrides)
-
-
-def test_a_list_of_numbers_can_stand_in_a_template(make):
-    task = make([{"numbers": [n, 3]} for n in range(N)], "task.prompt_template='use {numbers}'", "reward=brevity")
-    assert task.train[0]["prompt"][0]["content"].endswith(", 3]")

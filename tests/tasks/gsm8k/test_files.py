@@ -1,12 +1,9 @@
-from types import SimpleNamespace
-
 import pytest
 
 from rlhf_exp.config import ROOT
-from rlhf_exp.tasks import gsm8k
 from rlhf_exp.tasks.splits import SHARES, split_of
 from rlhf_exp.tasks.synthetic import generate_problems
-from tests.tasks.building import refuse, write_rows
+from tests.tasks.building import make_task, refuse, write_rows
 
 GSM8K = ROOT.parent / "shared" / "data" / "gsm8k"
 PROBLEMS = [{"question": question, "answer": answer} for question, answer in generate_problems(300, seed=5)]
@@ -14,7 +11,7 @@ GOOD = '{"question": "How many?", "answer": "#### 18"}'
 
 
 def read(path, source="file", hub_id="openai/gsm8k"):
-    found = gsm8k.read(SimpleNamespace(source=source, path=str(path), hub_id=hub_id))
+    found = make_task("gsm8k", source=source, path=str(path), hub_id=hub_id).rows()
     return found.splits, found.facts
 
 

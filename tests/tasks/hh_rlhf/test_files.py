@@ -1,18 +1,17 @@
 import gzip
 import json
 from collections import Counter
-from types import SimpleNamespace
 
 import pytest
 
-from rlhf_exp.tasks.hh_rlhf import SUBSETS, SYNTHETIC_ROWS, find_pair_files, read_raw
-from tests.tasks.building import refuse, write_rows
+from rlhf_exp.tasks.hh_rlhf import SUBSETS, SYNTHETIC_ROWS
+from tests.tasks.building import make_task, refuse, write_rows
 
 ROW = {"chosen": "\n\nHuman: Hi!\n\nAssistant: Hello.", "rejected": "\n\nHuman: Hi!\n\nAssistant: What?"}
 
 
 def read(path, subsets=("harmless-base",), source="file", hub_id="Anthropic/hh-rlhf"):
-    return list(read_raw(SimpleNamespace(source=source, path=str(path), hub_id=hub_id, subsets=list(subsets))))
+    return list(make_task("hh_rlhf", source=source, path=str(path), hub_id=hub_id, subsets=list(subsets)).read_raw())
 
 
 @pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.jsonl.gz"])
@@ -37,12 +36,6 @@ def test_subset_and_part_are_read_off_the_name_or_the_folder(tmp_path):
     }  # fmt: skip
     line = refuse(read, tmp_path / "deep", ["helpful-base", "helpful-online"])
     assert line.startswith("task.subsets=") and line.endswith("use task.subsets=[helpful-base]")
-
-
-def test_a_lone_file_needs_no_other_subset_but_its_own(tmp_path):
-    path = write_rows(tmp_path / "harmless-base" / "test.jsonl", [ROW])
-    assert find_pair_files(path, list(SUBSETS)) == [(path, "harmless-base", "test")]
-    assert refuse(read, path, ["helpful-base"]).endswith("use task.subsets=[harmless-base]")
 
 
 @pytest.mark.parametrize(

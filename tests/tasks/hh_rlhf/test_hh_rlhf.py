@@ -38,11 +38,6 @@ def test_pairs_have_prompt_chosen_and_rejected_as_texts(load, algo):
     assert [list(row) for row in task.eval] == ([] if algo == "reward_model" else [["id", "prompt"]] * 20)
 
 
-def test_demonstrations_are_the_chosen_answers_of_the_same_pairs(load):
-    pairs, demonstrations = (load(algo, "task.train_rows=30").train for algo in ("dpo", "sft"))
-    assert demonstrations == [{"prompt": row["prompt"], "completion": row["chosen"]} for row in pairs]
-
-
 def test_label_noise_swaps_a_share_of_the_training_pairs_and_no_held_out_one(load):
     clean, noisy = (load("dpo", f"task.label_noise={share}") for share in (0.0, 0.3))
     swapped = [{**row, "chosen": row["rejected"], "rejected": row["chosen"]} for row in clean.train]
@@ -85,17 +80,6 @@ def test_only_as_many_rows_are_tokenized_as_are_needed(load):
         assert facts[side]["over_long"] > 0
 
 
-def test_nothing_longer_than_the_limit_is_left(load):
-    short = ["task.max_length=160", "max_tokens=80"]
-    task = load("dpo", *short)
-    assert max(len(row["prompt"]) + max(len(row["chosen"]), len(row["rejected"])) + 1 for row in task.train) == 160
-    assert all(len(row["prompt"]) <= 80 for row in task.eval)
-    assert max(len(row["prompt"]) for row in load("grpo", *short).train) == 80
-    # Who samples nothing needs no room for a completion.
-    scored = load("reward_model", *short, "eval.rows=40").pairs
-    assert any(len(row["prompt"]) > 80 for row in scored) and any(len(row["prompt"]) > 80 for row in task.train)
-
-
 @pytest.mark.parametrize(
     ("typed", "way"),
     [
@@ -108,9 +92,3 @@ def test_rows_that_are_all_too_long_are_refused_with_what_makes_them_fit(load, t
     with pytest.raises(ConfigError) as refused:
         load(*typed, "max_tokens=8", tokenizer=build_tokenizer(context=20))
     assert f": {way} (800 pairs read; " in refused.value.problems[-1]
-
-
-@pytest.mark.parametrize(("max_length", "context", "limit"), [("null", 300, 300), (250, 300, 250), (400, 300, 300)])
-def test_the_limit_is_the_smaller_of_max_length_and_context(load, max_length, context, limit):
-    keys, tokenizer = [f"task.max_length={max_length}", "task.train_rows=5"], build_tokenizer(context=context)
-    assert load("dpo", *keys, tokenizer=tokenizer).facts["limit_tokens"] == limit

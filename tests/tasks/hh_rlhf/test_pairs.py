@@ -5,12 +5,10 @@ import pytest
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.tasks import hh_rlhf
 from rlhf_exp.tasks.hh_rlhf import DROPPED, KEPT, Pair, parse_pair
 from rlhf_exp.tasks.hh_rlhf import _split_pairs as split_pairs
-from rlhf_exp.tasks.sources import Item
-from rlhf_exp.tasks.splits import split_of
-from tests.tasks.building import write_rows
+from rlhf_exp.tasks.task import Item
+from tests.tasks.building import make_task, write_rows
 
 REAL = ROOT.parent / "shared" / "data" / "hh-rlhf"
 ASK = "\n\nHuman: Hi!\n\nAssistant:"
@@ -32,7 +30,7 @@ def test_the_prompt_is_the_shared_history_with_the_last_assistant_mark():
     assert pair.history == (("Human", "Hi!"), ("Assistant", "Hello."), ("Human", "And\n\nnow?"))
     assert (pair.chosen, pair.rejected) == ("Now this.", "That.")
     assert parse("Human: Hi!\n\nAssistant: A", "Human: Hi!\n\nAssistant: B")[0].prompt == ASK
-    assert hh_rlhf.prompt(Item(pair.id, {}, pair), chat=True) == [
+    assert make_task("hh_rlhf").write_prompt(Item(pair.id, {}, pair), chat=True) == [
         {"role": "user", "content": "Hi!"},
         {"role": "assistant", "content": "Hello."},
         {"role": "user", "content": "And\n\nnow?"},
@@ -84,10 +82,11 @@ def test_reading_counts_every_kind_by_subset_and_drops_duplicates(tmp_path):
     good, other = as_row(f"{ASK} A", f"{ASK} B"), as_row(f"{ASK} B", f"{ASK} A")
     write_rows(tmp_path / "helpful-base.jsonl.gz", [good, good, other, as_row(f"{ASK} A", f"{ASK} A")])
     write_rows(tmp_path / "harmless-base.jsonl.gz", [good, as_row(f"{ASK} A Human: x", f"{ASK} B")])
-    source = hh_rlhf.read(configure(tmp_path, "task.subsets=[helpful-base,harmless-base]").task)
+    source = configure(tmp_path, "task.subsets=[helpful-base,harmless-base]").task.rows()
     assert source.read == {"helpful-base": 4, "harmless-base": 2}
     assert [odd.kind for odd in source.odd] == [*DROPPED, *KEPT]
-    assert {odd.kind: odd.counts for odd in source.odd if odd.counts} == {
+    counts = source.facts["dropped"] | source.facts["kept"]
+    assert {kind: by_subset for kind, by_subset in counts.items() if by_subset} == {
         "equal_answers": {"helpful-base": 1},
         "duplicate": {"helpful-base": 2},  # one of them a copy of harmless-base's, which is read first
         "inline_speaker": {"harmless-base": 1},
@@ -100,27 +99,6 @@ def test_reading_counts_every_kind_by_subset_and_drops_duplicates(tmp_path):
 
 def make_pair(prompt, subset="helpful-base", part=None, answer="A"):
     return Pair(f"{subset} {prompt} {answer}", subset, part, (("Human", prompt),), prompt, answer, "B")
-
-
-def test_without_a_test_part_the_hash_of_the_prompt_splits():
-    pairs = [make_pair(f"prompt {i}", part="test", answer=answer) for i in range(1000) for answer in "AC"]
-    splits, in_test = split_pairs(pairs)
-    assert not in_test
-    assert [len(splits[name]) / 2 for name in ("train", "validation", "test")] == pytest.approx([800, 80, 120], abs=40)
-    for name, rows in splits.items():
-        assert all(split_of(pair.prompt) == name for pair in rows)
-
-
-def test_a_test_part_stays_the_test_split_and_its_prompts_leave_the_others():
-    train = [make_pair(f"prompt {i}", part="train") for i in range(500)]
-    test = [make_pair(f"prompt {i}", part="test", answer="C") for i in range(490, 600)]
-    splits, in_test = split_pairs([*train, *test])
-    assert splits["test"] == test
-    assert in_test == {"helpful-base": 10}
-    assert sorted(pair.prompt for name in ("train", "validation") for pair in splits[name]) == sorted(
-        f"prompt {i}" for i in range(490)
-    )
-    assert 20 <= len(splits["validation"]) <= 60
 
 
 def test_no_prompt_is_in_two_splits_where_only_one_subset_has_a_test_part():
@@ -139,8 +117,9 @@ def test_no_prompt_is_in_two_splits_where_only_one_subset_has_a_test_part():
 
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data at {REAL}")
 def test_the_real_files_hold_the_known_odd_pairs_and_split_by_prompt():
-    source = hh_rlhf.read(configure(REAL).task)
-    odd, splits = {odd.kind: odd.counts for odd in source.odd}, source.splits
+    task = configure(REAL).task
+    source = task.rows()
+    odd, splits = source.facts["dropped"] | source.facts["kept"], source.splits
     assert source.read == {
         "harmless-base": 2312, "helpful-base": 2354, "helpful-online": 1137, "helpful-rejection-sampled": 2749,
     }  # fmt: skip
@@ -163,5 +142,5 @@ def test_the_real_files_hold_the_known_odd_pairs_and_split_by_prompt():
     assert {name: len(rows) for name, rows in splits.items()} == {"train": 6732, "validation": 711, "test": 1043}
     homes = Counter(prompt for rows in splits.values() for prompt in {item.content.prompt for item in rows})
     assert max(homes.values()) == 1
-    in_chat = {json.dumps(hh_rlhf.prompt(item, chat=True)) for item in items}
+    in_chat = {json.dumps(task.write_prompt(item, chat=True)) for item in items}
     assert len(in_chat) == len(homes)

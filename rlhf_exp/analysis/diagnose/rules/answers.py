@@ -3,8 +3,9 @@
 import math
 from statistics import median
 
-from rlhf_exp.analysis.diagnose.rule import Finding, is_online, rule, writes
-from rlhf_exp.analysis.diagnose.signals import LEAST_ROWS, Course, Signals, angle, combine, soften
+from rlhf_exp.analysis.diagnose.courses import LEAST_ROWS, Course, angle, combine, soften
+from rlhf_exp.analysis.diagnose.rule import ONLINE, POLICIES, Suspicion, rule
+from rlhf_exp.analysis.diagnose.signals import Signals, show
 
 CORRECT, CLIPPED = "outcome/correct", "completions/clipped_ratio"
 
@@ -15,50 +16,50 @@ def less_right(run: Signals, course: Course) -> Course:
     return combine(lambda score, rise: score - max(rise, 0.0), course, right) if right else course
 
 
-@rule("warning", "outcome/correct", "outcome/partial", of=is_online)
-def format_farming(run: Signals) -> Finding:
+@rule("warning", "outcome/correct", "outcome/partial", of=ONLINE)
+def format_farming(run: Signals) -> Suspicion:
     """The correct share falls while that of wrong answers in the right format rises: the log of one more than the
     smaller of both, in standard errors of a row."""
     both = combine(min, run.rise(CORRECT, angle, sign=-1), run.rise("outcome/partial", angle))
     errors = run.errors_per_angle
     course = [(step, math.log1p(soften(score * errors[step]))) for step, score in both if step is not None]
+    rows = show(row for row in run.trained_samples if row.outcome == "partial")
     cause = "an early wrong answer earns the partial reward more surely than a search earns the full one"
-    return Finding(course, "", cause, run.hold_policy(), run.show(lambda row: row.get("outcome") == "partial"))
+    return Suspicion(course, cause, run.hold_policy(), rows=rows)
 
 
-@rule("warning", "outcome/correct", "outcome/failed", of=is_online)
-def failed_rising(run: Signals) -> Finding:
+@rule("warning", "outcome/correct", "outcome/failed", of=ONLINE)
+def failed_rising(run: Signals) -> Suspicion:
     """The rise of the share without an answer, as far as it is sure, less a rise of the correct share."""
     course = less_right(run, run.sure("outcome/failed", angle))
     cause = "the policy forgets how to answer: steps that are too large, or a budget that is too small"
-    rows = run.show(lambda row: row.get("outcome") == "failed")
-    return Finding(course, "", cause, [run.lower_rate(4), *run.hold_policy()], rows)
+    rows = show(row for row in run.trained_samples if row.outcome == "failed")
+    return Suspicion(course, cause, [run.lower_rate(4), *run.hold_policy()], rows=rows)
 
 
-@rule("warning", CLIPPED, of=writes)
-def truncation(run: Signals) -> Finding:
+@rule("warning", CLIPPED, of=POLICIES)
+def truncation(run: Signals) -> Suspicion:
     """The rise of the share that is cut off, as far as it is sure, less a rise of the correct share: harmless where
     accuracy rises as much, and where the start was cut as often."""
-    budget = run.config.get("max_tokens", 0)
+    budget = run.setting("max_tokens", 0)
     larger = min(2 * budget, run.room or 2 * budget)
     cause = "the budget is too small for what the policy writes; a completion that is cut off cannot answer"
-    rows = run.show(lambda row: bool(row.get("truncated")))
+    rows = show(row for row in run.trained_samples if row.truncated)
     rise = run.sure(CLIPPED, angle)
     remedy = [f"max_tokens={larger}"] if larger > budget and rise[-1][1] > 0 else []
-    return Finding(less_right(run, rise), "", cause, remedy, rows)
+    return Suspicion(less_right(run, rise), cause, remedy, rows=rows)
 
 
-@rule("warning", CLIPPED, "evaluation/baseline/truncation_rate", of=is_online)
-def misses_end_of_text(run: Signals) -> Finding | None:
+@rule("warning", CLIPPED, "evaluation/baseline/truncation_rate", of=ONLINE)
+def misses_end_of_text(run: Signals) -> Suspicion | None:
     """How much more of the first rollouts' completions are cut off than of the start model's held-out ones. Not with
     other budgets or another temperature than on held-out rows."""
-    curriculum = run.config["algo"].get("curriculum") or {}
-    if curriculum.get("budgets") or run.config.get("eval", {}).get("temperature", 1.0) != run.arg("temperature", 1.0):
+    if run.setting("algo.curriculum.budgets") or run.setting("eval.temperature", 1.0) != run.arg("temperature", 1.0):
         return None
     first = run.series(CLIPPED)[:LEAST_ROWS]
-    cut, whole = median(share for _, share in first), run.read("baseline/truncation_rate")
+    cut, whole = median(share for _, share in first), run.read("baseline/truncation_rate")["value"]
     evidence = (
         f"{cut:.0%} of the first rollouts' completions are cut off, {whole:.0%} of the same model's held-out ones"
     )
     cause = "sampling does not stop at the model's end token: another end token, or another chat template"
-    return Finding([(first[-1][0], angle(cut) - angle(whole))], evidence, cause, [])
+    return Suspicion([(first[-1][0], angle(cut) - angle(whole))], cause, [], evidence)

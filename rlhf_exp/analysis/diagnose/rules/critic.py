@@ -4,16 +4,17 @@ import math
 from bisect import insort
 from statistics import median
 
-from rlhf_exp.analysis.diagnose.rule import Finding, has_critic, rule
-from rlhf_exp.analysis.diagnose.signals import LEAST_ROWS, Signals, log
+from rlhf_exp.analysis.diagnose.courses import LEAST_ROWS, log
+from rlhf_exp.analysis.diagnose.rule import CRITICS, Suspicion, rule
+from rlhf_exp.analysis.diagnose.signals import Signals
 
 NOTHING, SOME, LEAST = 1e-4, 0.1, 1e-3
 """Shares of the variance that are as good as none, and that a critic soon explains; a weight of the value loss that is
 as good as none."""
 
 
-@rule("warning", "ppo/explained_variance", of=has_critic)
-def explained_variance(run: Signals) -> Finding:
+@rule("warning", "ppo/explained_variance", of=CRITICS)
+def explained_variance(run: Signals) -> Suspicion:
     """The larger of two scores of its median so far, in the second half of training: below 0, where a critic is worse
     than the mean (Yuan et al. 2025, arXiv:2503.01491), the log of one and how many times SOME it is; and minus the log
     of the correlation that its size amounts to, since that of a critic that learns is not near 0 for long."""
@@ -25,18 +26,19 @@ def explained_variance(run: Signals) -> Finding:
             below, size = max(-median(values), 0.0), median(sizes)
             course.append((step, max(math.log1p(below / SOME), -0.5 * log(max(size, NOTHING)))))
     cause = "the critic predicts no better than a constant, so that advantages are noise"
-    return Finding(course, "", cause, _help_critic(run))
+    return Suspicion(course, cause, _help_critic(run))
 
 
-@rule("warning", "ppo/value_loss", of=has_critic)
-def value_loss_spike(run: Signals) -> Finding:
+@rule("warning", "ppo/value_loss", of=CRITICS)
+def value_loss_spike(run: Signals) -> Suspicion:
     """Log of the recent value loss over that of the start; one of errors below 0.14 is none."""
     cause = "the critic diverges: its learning rate or the range in which values may move is too large"
-    return Finding(run.rise("ppo/value_loss", lambda loss: log(max(loss, 0.01))), "", cause, _help_critic(run))
+    return Suspicion(run.rise("ppo/value_loss", lambda loss: log(max(loss, 0.01))), cause, _help_critic(run))
 
 
 def _help_critic(run: Signals) -> list[str]:
     """Overrides for a better critic: a weight for its loss if it has hardly any, else a quarter of its rate."""
-    rate = run.config["algo"].get("critic_learning_rate")
-    slower = [f"algo.critic_learning_rate={rate / 4:g}"] if rate else []
-    return ["algo.vf_coef=0.1"] if run.config["algo"].get("vf_coef", 1.0) < LEAST else [*slower, run.lower_rate(2)]
+    if run.setting("algo.vf_coef", 1.0) < LEAST:
+        return ["algo.vf_coef=0.1"]
+    rate = run.setting("algo.critic_learning_rate")
+    return [f"algo.critic_learning_rate={rate / 4:g}", run.lower_rate(2)] if rate else [run.lower_rate(2)]

@@ -5,18 +5,9 @@ from itertools import accumulate
 from statistics import fmean, median, stdev
 from typing import Any
 
-from rlhf_exp.analysis.diagnose.rule import Finding, has_price, is_online, rule, writes
-from rlhf_exp.analysis.diagnose.signals import (
-    LEAST_ROWS,
-    Course,
-    Signals,
-    angle,
-    last_quarter,
-    log,
-    mean,
-    recent,
-    worst,
-)
+from rlhf_exp.analysis.diagnose.courses import LEAST_ROWS, Course, angle, last_quarter, log, mean, recent, root, worst
+from rlhf_exp.analysis.diagnose.rule import ONLINE, POLICIES, PRICED, Suspicion, rule
+from rlhf_exp.analysis.diagnose.signals import Signals
 
 K1 = "kl_k1|ppo/kl"
 DIFFERENCE = "sampling/sampling_logp_difference/mean"
@@ -47,47 +38,42 @@ def _per_token(run: Signals, names: str = "") -> list[tuple[int, float]]:
     return [(step, kl / max(lengths.get(step, 1.0), 1.0)) for step, kl in run.series(names or name)]
 
 
-def _root(value: float) -> float:
-    """Distances grow as the root of a KL (Gao et al. 2022, arXiv:2210.10760), which keeps its scores light-tailed."""
-    return math.copysign(math.sqrt(abs(value)), value)
-
-
-@rule("warning", "probe/kl|kl|ppo/kl", of=has_price)
-def kl_drift(run: Signals) -> Finding | None:
+@rule("warning", "probe/kl|kl|ppo/kl", of=PRICED)
+def kl_drift(run: Signals) -> Suspicion | None:
     """Root of the recent KL to the start model per token, on the probe and on the policy's own samples; less that of
     the first step, which is no drift. No single rollout moves it, which has as many rows as passes."""
     courses, sampled = [], 2 * int(run.arg("num_iterations", 1)) + 1
     for series, least in ((run.series("probe/kl"), 3), (_per_token(run), sampled)):
-        start = _root(max(series[0][1], 0.0)) if series and series[0][0] == 1 else 0.0
-        courses.append([(step, _root(kl) - start) for step, kl in recent(series, least=least)])
+        start = root(max(series[0][1], 0.0)) if series and series[0][0] == 1 else 0.0
+        courses.append([(step, root(kl) - start) for step, kl in recent(series, least=least)])
     course = worst(*courses)
     if not course:
         return None
     evidence = f"KL to the start model reaches {max(score for _, score in course) ** 2:.2f} nats per token"
     cause = f"{run.price_text} holds the policy too loosely for this learning rate and number of steps"
-    return Finding(course, evidence, cause, run.hold_policy())
+    return Suspicion(course, cause, run.hold_policy(), evidence)
 
 
-@rule("warning", "kl|ppo/kl", of=has_price)
-def wrong_reference(run: Signals) -> Finding | None:
+@rule("warning", "kl|ppo/kl", of=PRICED)
+def wrong_reference(run: Signals) -> Suspicion | None:
     """Root of the KL per token at the first step, before which policy and reference are the same model."""
     step, kl = next(iter(_per_token(run)), (0, 0.0))
     evidence = f"KL to the reference is {kl:.3g} nats per token before the first update"
     cause = "the reference is another model than the one that training started from"
-    return Finding([(step, _root(abs(kl)))], evidence, cause, []) if step == 1 else None
+    return Suspicion([(step, root(abs(kl)))], cause, [], evidence) if step == 1 else None
 
 
-@rule("warning", "evaluation/trained/kl/mean", "evaluation/trained/mean_tokens", of=has_price)
-def held_out_kl(run: Signals) -> Finding:
+@rule("warning", "evaluation/trained/kl/mean", "evaluation/trained/mean_tokens", of=PRICED)
+def held_out_kl(run: Signals) -> Suspicion:
     """Root of the KL to the start model per token, on the trained model's held-out completions."""
-    kl = run.read("trained/kl/mean")
-    course: Course = [(None, _root(kl / max(run.read("trained/mean_tokens"), 1.0)))]
+    kl = run.read("trained/kl/mean")["value"]
+    course: Course = [(None, root(kl / max(run.read("trained/mean_tokens")["value"], 1.0)))]
     cause = "the policy has left its start model: the price of KL is too low, or the learning rate too high"
-    return Finding(course, f"KL to the start model on held-out rows is {kl:.1f} nats", cause, run.hold_policy())
+    return Suspicion(course, cause, run.hold_policy(), f"KL to the start model on held-out rows is {kl:.1f} nats")
 
 
-@rule("warning", K1, of=is_online)
-def negative_kl(run: Signals) -> Finding | None:
+@rule("warning", K1, of=ONLINE)
+def negative_kl(run: Signals) -> Suspicion | None:
     """How surely the KL that k1 estimates from the sampled tokens was below 0 in the later half of the rows so far: log
     of one more than the standard errors of its mean, which count as at least LEAST_ERROR. Its expectation is never
     negative if the tokens are drawn from the distribution whose log-probabilities are compared; under top-p and its
@@ -104,18 +90,18 @@ def negative_kl(run: Signals) -> Finding | None:
         course.append((sampled[i - 1][0], math.log1p(max(-total / n / error, 0.0))))
     apart = run.series(DIFFERENCE)
     if cut:
-        return Finding(course, "", *cut)
+        return Suspicion(course, *cut)
     if abs(first) > SEEN:
         cause = f"it is {first:.3g} at the first step already: the reference is another model than the start"
     elif apart and max(value for _, value in apart) > SEEN:
         cause = "sampling and scoring give the same tokens other log-probabilities: padding, positions or old weights"
     else:
         cause = "the policy is far from the reference on tokens that it seldom draws"
-    return Finding(course, "", cause, run.hold_policy())
+    return Suspicion(course, cause, run.hold_policy())
 
 
-@rule("info", K1, of=is_online)
-def sampled_kl_is_cut(run: Signals) -> Finding | None:
+@rule("info", K1, of=ONLINE)
+def sampled_kl_is_cut(run: Signals) -> Suspicion | None:
     """The recent sampled KL is below 0 by over two standard errors, and its tokens are drawn from a part of the policy:
     its expectation is then at least the mean of log(kept by the policy / kept by the reference), not 0. No harm."""
     late = [kl for _, kl in last_quarter(_per_token(run, "kl_k1") or _per_token(run))]
@@ -123,21 +109,19 @@ def sampled_kl_is_cut(run: Signals) -> Finding | None:
     if cut is None or len(late) < LEAST_ROWS or fmean(late) + 2 * stdev(late) / math.sqrt(len(late)) >= 0:
         return None
     evidence = f"sampled KL {fmean(late):.2g} nats per token at the end, below 0 in {fmean(kl < 0 for kl in late):.0%}"
-    return Finding([(run.last_step, 0.0)], f"{evidence} of {len(late)} rows", *cut)
+    return Suspicion([(run.last_step, 0.0)], *cut, f"{evidence} of {len(late)} rows")
 
 
-@rule("warning", f"{DIFFERENCE}|ratio/mean", of=is_online)
-def sampled_apart_from_trained(run: Signals) -> Finding:
+@rule("warning", f"{DIFFERENCE}|ratio/mean", of=ONLINE)
+def sampled_apart_from_trained(run: Signals) -> Suspicion:
     """Root of the recent mean difference between a token's log-probability when drawn and when scored, and of the log
     of the mean importance ratio, which is 1 for equal distributions (under top-p the mass that is kept)."""
-    ratio = [(step, _root(abs(log(value)))) for step, value in recent(run.series("ratio/mean"))]
-    course = worst([(step, _root(value)) for step, value in recent(run.series(DIFFERENCE))], ratio)
+    ratio = [(step, root(abs(log(value)))) for step, value in recent(run.series("ratio/mean"))]
+    course = worst([(step, root(value)) for step, value in recent(run.series(DIFFERENCE))], ratio)
     evidence = f"root of the mean difference of log-probabilities up to {max(score for _, score in course):.2g}"
     cause = "completions are drawn from other weights, another precision or a cut distribution (top_p, top_k)"
-    args = run.config["algo"]["args"]
-    whole = [run.set_arg("top_p", 1.0)] if (args.get("top_p") or 1.0) < 1 else []
-    remedy = [*whole, run.set_arg("num_iterations", 1), run.lower_rate(2)]
-    return Finding(course, evidence, cause, remedy)
+    whole = [run.set_arg("top_p", 1.0)] if run.arg("top_p", 1.0) < 1 else []
+    return Suspicion(course, cause, [*whole, run.set_arg("num_iterations", 1), run.lower_rate(2)], evidence)
 
 
 def _entropies(run: Signals, sign: int) -> Course:
@@ -154,43 +138,43 @@ def _entropies(run: Signals, sign: int) -> Course:
     return worst(*courses)
 
 
-@rule("warning", "probe/entropy|entropy", of=has_price)
-def entropy_collapse(run: Signals) -> Finding:
+@rule("warning", "probe/entropy|entropy", of=PRICED)
+def entropy_collapse(run: Signals) -> Suspicion:
     """Log of the start's entropy over the recent one. Cui et al. (2025, arXiv:2505.22617) see it fall by 73% while
     accuracy still rises."""
     cause = "the policy became nearly deterministic: the completions of a group are nearly the same and teach little"
-    return Finding(_entropies(run, -1), "", cause, run.raise_entropy())
+    return Suspicion(_entropies(run, -1), cause, run.raise_entropy())
 
 
-@rule("warning", "probe/entropy|entropy", of=has_price)
-def entropy_explosion(run: Signals) -> Finding:
+@rule("warning", "probe/entropy|entropy", of=PRICED)
+def entropy_explosion(run: Signals) -> Suspicion:
     """Log of the recent entropy over the start's."""
     calm = [run.set_arg("entropy_coef", 0.0)] if run.arg("entropy_coef", 0.0) else []
     bonus = "an entropy bonus or " if calm else ""
     cause = f"the policy forgets what it could write: {bonus}a learning rate that is too high"
-    return Finding(_entropies(run, 1), "", cause, [*calm, run.lower_rate(4)])
+    return Suspicion(_entropies(run, 1), cause, [*calm, run.lower_rate(4)])
 
 
-@rule("warning", "probe/kl", of=writes)
-def policy_stands_still(run: Signals) -> Finding | None:
+@rule("warning", "probe/kl", of=POLICIES)
+def policy_stands_still(run: Signals) -> Suspicion | None:
     """Minus the log of the recent KL to the start model in the second half of training: hardly anything was learned."""
     if run.is_control:
         return None
     course = [(step, -0.5 * math.log(max(kl, 1e-10))) for step, kl in run.late(recent(run.series("probe/kl")))]
     silent = last_quarter(run.series("frac_reward_zero_std"))
     if silent and mean(silent) > NO_SIGNAL:
-        return Finding(course, "", "hardly a group has rewards that differ, so that no rate moves the policy", [])
+        return Suspicion(course, "hardly a group has rewards that differ, so that no rate moves the policy", [])
     cause = "the trained parameters take no part in the output, or something holds back their steps"
     if run.usual_rate is None or run.learning_rate < run.usual_rate:
         cause = f"the {run.rate_text} is too low, or {cause}"
-    return Finding(course, "", cause, [run.lower_rate(0.1)])
+    return Suspicion(course, cause, [run.lower_rate(0.1)])
 
 
-@rule("warning", "ppo/clip_fraction|clip_ratio/region_mean", of=is_online)
-def clip_fraction(run: Signals) -> Finding:
+@rule("warning", "ppo/clip_fraction|clip_ratio/region_mean", of=ONLINE)
+def clip_fraction(run: Signals) -> Suspicion:
     """The share of tokens whose ratio is clipped, of the last half of the rows so far: no single rollout makes it."""
     series = run.series("ppo/clip_fraction|clip_ratio/region_mean")
     course = [(series[i][0], angle(median(share for _, share in series[i // 2 : i + 1])))
               for i in range(2 * LEAST_ROWS, len(series))]  # fmt: skip
     cause = "the policy moves too far within one rollout: too high a rate, too many passes, too narrow a clip range"
-    return Finding(course, "", cause, [run.lower_rate(2), run.set_arg("num_iterations", 1)])
+    return Suspicion(course, cause, [run.lower_rate(2), run.set_arg("num_iterations", 1)])

@@ -4,20 +4,11 @@ import math
 from statistics import correlation
 
 from rlhf_exp.algorithms import DEMONSTRATIONS
-from rlhf_exp.analysis.diagnose.rule import Finding, is_online, rule
+from rlhf_exp.analysis.diagnose.courses import START_ROWS, angle, combine, last_quarter, log, mean, recent, worst
+from rlhf_exp.analysis.diagnose.rule import ONLINE, Suspicion, rule
 from rlhf_exp.analysis.diagnose.rules.answers import less_right
-from rlhf_exp.analysis.diagnose.signals import (
-    START_ROWS,
-    Signals,
-    angle,
-    combine,
-    last_quarter,
-    log,
-    mean,
-    recent,
-    worst,
-)
-from rlhf_exp.tasks.schema import find_keys
+from rlhf_exp.analysis.diagnose.signals import Signals, show
+from rlhf_exp.tasks.task import find_task
 
 NONE = 1e-6  # a spread of rewards
 RARE = 0.1  # a correct share
@@ -29,15 +20,16 @@ Why = tuple[str, list[str]]
 def find_hopeless(run: Signals) -> Why | None:
     """Cause and remedies where the start model has no right held-out answer and hardly any in training: a reward for
     right answers then prefers none of its completions to another, and more steps or larger groups teach nothing."""
-    counts = run.evaluation.get("baseline", {}).get("counts", {})
+    counts = run.side("baseline").counts or {}
     correct = run.series("outcome/correct")
     if not run.algorithm.online or counts.get("correct") != 0 or correct and mean(correct) > RARELY:
         return None
-    task = run.config.get("task", {})
-    shown = task.get("name") and DEMONSTRATIONS in find_keys(task["name"]).provides
+    task = run.setting("task", {})
+    shown = task.get("name") and DEMONSTRATIONS in find_task(task["name"]).provides
     cause = f"the start model has none of {sum(counts.values())} held-out completions right"
-    if (run.measured("baseline/truncation_rate") or {"value": 0.0})["value"] > MOSTLY:
-        budget = run.config.get("max_tokens", 0)
+    cut = run.measured("baseline/truncation_rate")
+    if cut is not None and cut["value"] > MOSTLY:
+        budget = run.setting("max_tokens", 0)
         return f"{cause}, and most are cut off: max_tokens={budget} is too small", [f"max_tokens={2 * budget}"]
     cause += ": there is nothing to"
     cause += " reinforce. First train it by algo=sft and go on from that model (model.path=RUN/model), or reward steps"
@@ -68,8 +60,8 @@ def _explain_silence(run: Signals) -> Why:
     return f"{hard}the completions of a group are too similar for one to do better", remedies
 
 
-@rule("warning", "frac_reward_zero_std|reward_std", of=is_online)
-def no_reward_variance(run: Signals) -> Finding | None:
+@rule("warning", "frac_reward_zero_std|reward_std", of=ONLINE)
+def no_reward_variance(run: Signals) -> Suspicion | None:
     """Minus the log of the recent share of groups whose rewards differ, over that which the correct share and the size
     of the groups let expect, less a rise of the correct share, with which more groups are all right; the others have
     advantage 0 and teach nothing. Without groups it is whether the rewards of a step differ at all."""
@@ -84,7 +76,7 @@ def no_reward_variance(run: Signals) -> Finding | None:
     chance = _expect_silence(run) if of_groups else {}
     course = [(step, log(1.01 - chance.get(step, 0.0)) - log(1.01 - share))
               for step, share in recent(silent, least=MANY_ROWS)]  # fmt: skip
-    return Finding(less_right(run, course), evidence, *_explain_silence(run))
+    return Suspicion(less_right(run, course), *_explain_silence(run), evidence)
 
 
 def _expect_silence(run: Signals) -> dict[int | None, float]:
@@ -95,16 +87,16 @@ def _expect_silence(run: Signals) -> dict[int | None, float]:
     return {step: (1 - max(share, RARE)) ** group + share**group for step, share in shares}
 
 
-@rule("warning", "reward", of=is_online)
-def reward_fell(run: Signals) -> Finding:
+@rule("warning", "reward", of=ONLINE)
+def reward_fell(run: Signals) -> Suspicion:
     """The fall of the reward from the start, in halves of its standard deviation at the start, as far as it is sure."""
     course = run.sure("reward", lambda value: 2 * value / run.spread, sign=-1)
     cause = "steps are too large, or another term (KL, entropy, values) outweighs the reward"
-    return Finding(course, "", cause, [run.lower_rate(4), *run.hold_policy()])
+    return Suspicion(course, cause, [run.lower_rate(4), *run.hold_policy()])
 
 
-@rule("info", of=is_online)
-def control_arm(run: Signals) -> Finding | None:
+@rule("info", of=ONLINE)
+def control_arm(run: Signals) -> Suspicion | None:
     """The reward is constant or random: nothing can be learned, so that a flat reward is no fault."""
     if not run.is_control or not run.metrics:
         return None
@@ -113,28 +105,30 @@ def control_arm(run: Signals) -> Finding | None:
         low, high = 100 * change["low"], 100 * change["high"]
         evidence += f"; held-out accuracy changed by {100 * change['value']:+.1f} points ({low:+.1f} to {high:+.1f})"
     cause = "a control arm: accuracy that moves here is no effect of a reward (arXiv:2506.10947)"
-    return Finding([(run.metrics[0]["step"], 0.0), (run.last_step, 0.0)], evidence, cause, [])
+    return Suspicion([(run.metrics[0]["step"], 0.0), (run.last_step, 0.0)], cause, [], evidence)
 
 
-@rule("warning", "reward", "evaluation/paired/win_rate", of=is_online)
-def reward_without_gain(run: Signals) -> Finding:
+@rule("warning", "reward", "evaluation/paired/win_rate", of=ONLINE)
+def reward_without_gain(run: Signals) -> Suspicion:
     """Log of one and the larger of two scores: the rise of the training reward less that of the held-out reward, both
     in standard deviations; and twice the rise, but at most half the standard errors by which held-out rows were lost or
     accuracy fell."""
-    rise, spread = run.rise("reward")[-1][1] / run.spread, run.evaluation["baseline"].get("reward", {}).get("std")
-    held_out = run.read("paired/reward/mean") / spread if spread and run.measured("paired/reward/mean") else rise
+    rise, rewards = run.rise("reward")[-1][1] / run.spread, run.side("baseline").reward
+    held_out, gain = rise, run.measured("paired/reward/mean")
+    if gain is not None and rewards is not None and rewards.std:
+        held_out = gain["value"] / rewards.std
     falls = [run.errors_above("paired/win_rate", 0.5)]
     if run.measured("paired/difference"):
         falls.append(run.errors_above("paired/difference"))
-    evidence = f"{run.tell('reward')}; held-out rows are won in {run.read('paired/win_rate'):.0%}"
+    evidence = f"{run.tell('reward')}; held-out rows are won in {run.read('paired/win_rate')['value']:.0%}"
     cause = "the policy learned what the reward pays on the training rows, not what it stands for"
-    wrong = run.show(lambda row: row.get("outcome") not in ("correct", None))
+    wrong = show(row for row in run.trained_samples if row.outcome not in ("correct", None))
     score = max(min(rise, rise - held_out), min(2 * rise, -min(falls) / 2))
-    return Finding([(None, math.log1p(max(score, 0.0)))], evidence, cause, run.hold_policy(), wrong)
+    return Suspicion([(None, math.log1p(max(score, 0.0)))], cause, run.hold_policy(), evidence, wrong)
 
 
-@rule("warning", "outcome/correct", of=is_online)
-def one_component_carries_the_reward(run: Signals) -> Finding | None:
+@rule("warning", "outcome/correct", of=ONLINE)
+def one_component_carries_the_reward(run: Signals) -> Suspicion | None:
     """The rise of one weighed component in standard deviations of the reward, less that of the correct share; of the
     component for which it is largest."""
     correct = run.rise("outcome/correct", angle)
@@ -152,26 +146,27 @@ def one_component_carries_the_reward(run: Signals) -> Finding | None:
     name = max(courses, key=lambda name: max((score for _, score in courses[name]), default=0.0))
     evidence = f"{run.tell(f'rewards/{name}/mean')}; {run.tell('outcome/correct')}"
     cause = f"the reward {name} is easier to earn than a right answer"
-    return Finding(worst(*courses.values()), evidence, cause, [f"reward.weights.{name}={run.weights[name] / 4:g}"])
+    return Suspicion(worst(*courses.values()), cause, [f"reward.weights.{name}={run.weights[name] / 4:g}"], evidence)
 
 
-@rule("warning", of=is_online)
-def reward_apart_from_outcome(run: Signals) -> Finding | None:
+@rule("warning", of=ONLINE)
+def reward_apart_from_outcome(run: Signals) -> Suspicion | None:
     """The angle whose cosine is the correlation of reward and right answers among the start model's held-out
     completions: 0 if the reward is the outcome, 1.6 if it knows nothing of it. Not of a learned reward, which is judged
     by what becomes of it."""
-    rows = [row for row in run.samples if row.get("which") == "baseline" and row.get("reward") is not None]
-    rewards, right = [row["reward"] for row in rows], [float(row.get("outcome") == "correct") for row in rows]
+    samples = [sample for sample in run.samples if sample.which == "baseline"]
+    scored = [(sample.reward, float(sample.is_correct)) for sample in samples if sample.reward is not None]
+    rewards, right = [reward for reward, _ in scored], [is_right for _, is_right in scored]
     if "model" in run.weights or run.is_control or len(set(rewards)) < 2 or len(set(right)) < 2:
         return None
     share = min(max(correlation(rewards, right), -1.0), 1.0)
-    evidence = f"among {len(rows)} completions of the start model, reward and right answers have a correlation of"
+    evidence = f"among {len(scored)} completions of the start model, reward and right answers have a correlation of"
     cause = "the reward pays for something else than right answers, or its rows are mixed up"
-    return Finding([(None, math.acos(share))], f"{evidence} {share:.2f}", cause, ["reward=outcome"])
+    return Suspicion([(None, math.acos(share))], cause, ["reward=outcome"], f"{evidence} {share:.2f}")
 
 
-@rule("warning", "reward", "outcome/correct", of=is_online)
-def over_optimisation(run: Signals) -> Finding:
+@rule("warning", "reward", "outcome/correct", of=ONLINE)
+def over_optimisation(run: Signals) -> Suspicion:
     """Log of one more than the standard errors by which the correct share is below its own peak (Gao et al. 2022,
     arXiv:2210.10760), and validation accuracy, where it is measured, below its start, weighed alike (Stouffer); less
     what the reward has fallen since the peak, in standard deviations."""
@@ -188,4 +183,4 @@ def over_optimisation(run: Signals) -> Finding:
     cause = "the reward does not see that answers become wrong: the policy left what it measures"
     if run.rise("reward")[-1][1] < 0:
         cause = "the policy loses right answers, and its reward with them: steps that are too large"
-    return Finding(course, "", cause, [*run.hold_policy(), *run.scale_length(0.5)])
+    return Suspicion(course, cause, [*run.hold_policy(), *run.scale_length(0.5)])
