@@ -20,12 +20,15 @@ from rlhf_exp.config.schema import Config, Ppo
 
 OPTIMIZER_STATES = 2  # AdamW's two moments
 MARGIN = 1.25
-"""Nine runs on a CPU took 0.85 to 1.24 times the estimate: docs/gpu.md."""
+"""A run is refused if its estimate is above so many times what is free."""
+MOST = 1.4
+"""Nine runs on a CPU took 0.90 to 1.39 times the estimate: docs/gpu.md."""
 TILE_TOKENS, TILE_VOCABULARY, CHUNK_TOKENS = 4096, 32768, 1024
 """TRL computes logits in tiles of so many tokens and entries of the vocabulary; rollouts are scored on a CPU in chunks
 of so many tokens of completions (trainers/trimmed.py)."""
 TILE_COPIES = 7
 """Times a tile is in memory on a CPU, in float32; on a GPU it is changed in place."""
+ROUNDS = "steps_per_generation"
 BYTES_4_BIT = 0.5 + 8 / 64 / 8 + 4 / 64 / 256  # a weight, and its shares of the scales of two levels
 
 FITS, MAY_NOT, TOO_LARGE, UNKNOWN = "fits", "may not fit", "DOES NOT FIT", "unknown"
@@ -83,8 +86,26 @@ def judge_memory(cfg: Config, needed: dict[str, float]) -> tuple[str, str, str]:
     peak, most = needed[phase], free * (1 if targets_other_hardware(cfg) else MARGIN)
     said = f"{phase} needs {write_bytes(peak)}"
     if peak <= most:
-        return (MAY_NOT if MARGIN * peak > free else FITS), said, f" of {place}"
-    return TOO_LARGE, said, f", MORE than {place}"
+        return (MAY_NOT if MOST * peak > free else FITS), said, f" of {place}"
+    return TOO_LARGE, said, f", MORE than {place}; less is needed with {', or with '.join(list_smaller(cfg, phase))}"
+
+
+def list_smaller(cfg: Config, phase: str = "training") -> list[str]:
+    """Overrides with which a phase takes less memory, first those that leave the results as they are."""
+    args, row = cfg.algo.args, cfg.algo.row
+    has_budget = row.online or cfg.learns_from_samples or not row.trains
+    key = "max_tokens" if has_budget else "task.max_length"
+    tokens = cfg.max_tokens if has_budget else getattr(cfg.task, "max_length", None)
+    shorter = [f"{key}={tokens // 2}"] if tokens else []
+    if phase in ("evaluation", "validation"):
+        return [f"eval.batch_size={max(1, cfg.eval.batch_size // 2)}", *shorter]
+    changes = [] if args.get("activation_checkpointing") else ["algo.args.activation_checkpointing=true"]
+    rows = args["per_device_train_batch_size"]
+    if rows % 2 == 0 and rows // 2 > row.unpaired:  # KTO needs two rows
+        doubled = {name: 2 * args[name] for name in ("gradient_accumulation_steps", ROUNDS) if args.get(name)}
+        parts = [f"{'++' * (name == ROUNDS)}algo.args.{name}={number}" for name, number in doubled.items()]
+        changes.append(" ".join([f"algo.args.per_device_train_batch_size={rows // 2}", *parts]))
+    return [*changes, *([] if cfg.peft.lora else ["peft=lora"]), *shorter]
 
 
 def write_bytes(bytes_: float) -> str:

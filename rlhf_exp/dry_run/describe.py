@@ -19,11 +19,9 @@ from rlhf_exp.dry_run.cost import (
     TOO_LARGE,
     UNKNOWN,
     estimate_memory,
-    find_memory,
     judge_memory,
     write_bytes,
 )
-from rlhf_exp.dry_run.fitting import advise
 from rlhf_exp.dry_run.load import Lengths, build_on_meta, load_checked_task, load_shape_and_tokenizer, measure_lengths
 from rlhf_exp.runs.figures import write_name
 from rlhf_exp.runs.settings import flatten
@@ -92,9 +90,7 @@ def describe_dry_run(cfg: Config) -> DryRun:
     details += [] if task is None else [_describe_rows(cfg, task)]
     tokens = _describe_tokens(lengths, count_rows(cfg, args)) if cfg.algo.row.trains else "none: nothing is trained"
     (fits, needs, place), formulas = _describe_memory(cfg, args, model, trained, lengths)
-    if fits == TOO_LARGE and shape is not None:
-        place += f"; {advise(cfg, args, shape, lengths, find_memory(cfg)[0])}"
-    elif line := explain_rows(cfg):
+    if fits != TOO_LARGE and (line := explain_rows(cfg)):
         place += f"; {line}"
     details += [*formulas, "chosen by default:", *(f"  {line}" for line in list_chosen(cfg))]
     if task is not None and tokenizer is not None:

@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from rlhf_exp.dry_run.cost import MARGIN, estimate_memory, find_memory, write_bytes
-from rlhf_exp.dry_run.fitting import find_change, say_least
+from rlhf_exp.dry_run.cost import MARGIN, estimate_memory, find_memory, list_smaller, write_bytes
 from rlhf_exp.dry_run.load import Lengths, build_on_meta, measure_lengths
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.preflight.check import Check
@@ -23,13 +22,15 @@ SEARCHED = 4096
 
 
 def check_memory(experiment: Experiment) -> Check:
-    """Whether the estimated peak fits into what is free; else the smallest change with which it does."""
+    """Whether the estimated peak fits into what is free; else what needs less."""
     needed, (free, place) = estimate_phases(experiment), find_memory(experiment.cfg)
     phase = max(needed, key=needed.__getitem__)
     said, peak = f"{phase} needs about {write_bytes(needed[phase])}, of {place}", needed[phase]
+    figures = {"needed": peak, "free": free}
     if peak <= free:
-        return Check("memory", "passed", said, {"needed": peak, "free": free})
-    return _refuse(experiment, "memory", "failed" if peak > MARGIN * free else "warned", said, free)
+        return Check("memory", "passed", said, figures)
+    smaller = list_smaller(experiment.cfg, phase)
+    return Check("memory", "failed" if peak > MARGIN * free else "warned", said, figures, smaller)
 
 
 def estimate_phases(experiment: Experiment) -> dict[str, float]:
@@ -57,8 +58,7 @@ def try_longest_step(trainer: Any, experiment: Experiment) -> Check:
             trainer.accelerator.backward(loss)
             moments += [torch.empty_like(p) for p in model.parameters() if p.requires_grad for _ in range(2)]
     except torch.cuda.OutOfMemoryError:
-        room = estimate_phases(experiment)["training"] / MARGIN  # less than what did not fit
-        return _refuse(experiment, "longest_step", "failed", f"{what} does not fit", room, "training")
+        return Check("longest_step", "failed", f"{what} does not fit", remedy=list_smaller(experiment.cfg))
     finally:
         moments.clear()
         model.zero_grad(set_to_none=True)
@@ -66,14 +66,6 @@ def try_longest_step(trainer: Any, experiment: Experiment) -> Check:
         vars(trainer).clear()
         vars(trainer).update(kept)
     return Check("longest_step", "passed", f"{what} fits into memory", {"rows": rows})
-
-
-def _refuse(experiment: Experiment, name: str, status: Any, said: str, free: float, phase: str | None = None) -> Check:
-    """The check with the change that fits into `free` bytes, by the estimate; `phase` as `find_change` has it."""
-    shape, lengths = experiment.model.config, _measure(experiment)
-    text, needed = find_change(experiment.cfg, experiment.args, shape, lengths, free, phase)
-    said += f"; {say_least(needed)}" if text is None else f"; with the remedy it needs {write_bytes(needed)}"
-    return Check(name, status, said, {"needed": needed, "free": free}, [text] if text else [])
 
 
 def _measure(experiment: Experiment) -> Lengths:

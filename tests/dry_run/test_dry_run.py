@@ -167,19 +167,15 @@ def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_continues(show, mo
     assert f"; model.path=Qwen/Qwen3-1.7B: {unchecked}; task=countdown: its rows, " in checks
 
 
-@pytest.mark.parametrize(
-    ("available", "way"),
-    [(3e7, "use algo.args."), (1e5, "no smaller batch, shorter rows or adapter fits, the least is ")],
-)
-def test_more_memory_than_is_free_fails_with_a_way_out(show, capsys, monkeypatch, available, way):
+def test_more_memory_than_is_free_fails_with_a_way_out(show, capsys, monkeypatch):
     free = SimpleNamespace(available=10**12)
     monkeypatch.setattr("psutil.virtual_memory", lambda: free)
     assert "\nmemory   fits: training needs " in show("algo=sft")
-    free.available = available
+    free.available = 3e7
     with pytest.raises(ConfigError) as failed:
         show("algo=sft")
     [problem] = failed.value.problems
-    assert f" MB, MORE than the {available / 1e9:.2f} GB that are free on this computer; {way}" in problem
+    assert " MB, MORE than the 0.03 GB that are free on this computer; less is needed with algo.args." in problem
     printed = capsys.readouterr().out
     assert "\nmemory   DOES NOT FIT: training needs " in printed and "\nchecks   FAILED: memory\n" in printed
 
@@ -197,5 +193,5 @@ def test_on_a_gpu_its_own_free_bytes_count(monkeypatch):
     cfg = compose_config([])
     fits, needs, place = judge_memory(cfg, {"training": 11e9})
     assert (fits, needs) == ("DOES NOT FIT", "training needs 11.00 GB")
-    assert place == ", MORE than the 8.00 GB that are free on this GPU"
-    assert [judge_memory(cfg, {"training": peak})[0] for peak in (6e9, 9e9)] == ["fits", "may not fit"]
+    assert place.startswith(", MORE than the 8.00 GB that are free on this GPU; less is needed with ")
+    assert [judge_memory(cfg, {"training": peak})[0] for peak in (5e9, 6e9)] == ["fits", "may not fit"]
