@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
@@ -23,9 +24,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT, compose
-from rlhf_exp.config.building import schemas
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
+from rlhf_exp.config.values import get_hints, list_groups
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.explain import explain
 
@@ -96,7 +97,7 @@ def _vary_keys(choice: tuple[str, ...]) -> Iterator[Case]:
     values = _compose(choice)
     group = choice[0].partition("=")[0] if choice else ""
     known = dict(_flatten(values))
-    for key, hint, bounds in _list_fields(Config, values, ""):
+    for key, hint in _list_fields(Config, values, ""):
         inside = key == group or key.startswith(f"{group}.")
         elsewhere = not inside if group else "." in key and key.partition(".")[0] in GROUPS
         if elsewhere or key == "algo.args":
@@ -106,9 +107,9 @@ def _vary_keys(choice: tuple[str, ...]) -> Iterator[Case]:
             for typed in misspell(key, rng):
                 if typed not in known:
                     yield Case("misspelt", (*choice, f"{typed}=1"), key)
-        if key in FREE or key.endswith((".name", ".args")) or schemas(hint):
+        if key in FREE or key.endswith((".name", ".args")) or list_groups(hint):
             continue
-        for kind, text in _wrong_values(hint, bounds):
+        for kind, text in _wrong_values(hint):
             yield Case(kind, (*choice, f"{key}={text}"), key)
 
 
@@ -124,14 +125,13 @@ def _vary_arguments(algo: str) -> Iterator[Case]:
                     yield Case("misspelt", (*choice, f"+algo.args.{typed}=1"), key)
         if name == "loss_type":
             continue
-        for kind, text in _wrong_values(argument.annotation, "number" if _holds_number(argument.annotation) else None):
+        for kind, text in _wrong_values(argument.annotation):
             yield Case(kind, (*choice, f"++{key}={text}"), key)
 
 
-def _wrong_values(hint: Any, bounds: str | None) -> Iterator[tuple[str, str]]:
-    """(kind, text of the override) that no key of this type takes; `bounds` where its numbers have a range."""
-    parts = get_args(hint) if get_origin(hint) is not None and get_origin(hint) is not Literal else (hint,)
-    parts = [part for part in (parts if _is_union(hint) else [hint]) if part is not type(None)]
+def _wrong_values(hint: Any) -> Iterator[tuple[str, str]]:
+    """(kind, text of the override) that no key of this type takes."""
+    parts = list(_list_types(hint))
     text = any(part is str for part in parts)
     number = any(part in (int, float) for part in parts)
     if not text and not any(part is dict or get_origin(part) is dict for part in parts):
@@ -144,30 +144,32 @@ def _wrong_values(hint: Any, bounds: str | None) -> Iterator[tuple[str, str]]:
         yield "mistyped", "[1,x]"
     if not number:
         yield "mistyped", "3.75"
-    if number and bounds:
+    if number:
         yield from (("out of range", value) for value in ("nan", "inf", f"-{LONG}", f"{LONG}"))
     if text:
         yield "mistyped", "''"
 
 
-def _is_union(hint: Any) -> bool:
-    return get_origin(hint) is Union or type(hint).__name__ == "UnionType"
+def _list_types(hint: Any) -> Iterator[Any]:
+    """The types of a union, without their bounds and null."""
+    if get_origin(hint) is Annotated:
+        yield from _list_types(get_args(hint)[0])
+    elif get_origin(hint) in (Union, UnionType):
+        yield from (part for option in get_args(hint) for part in _list_types(option))
+    elif hint is not type(None):
+        yield hint
 
 
-def _holds_number(hint: Any) -> bool:
-    return any(part in (int, float) for part in (hint, *get_args(hint)))
-
-
-def _list_fields(schema: type, values: Any, path: str) -> Iterator[tuple[str, Any, str | None]]:
-    hints = get_type_hints(schema)
-    for name, item in schema.__dataclass_fields__.items():
+def _list_fields(schema: type, values: Any, path: str) -> Iterator[tuple[str, Any]]:
+    hints = get_hints(schema)
+    for name in schema.__dataclass_fields__:
         if not isinstance(values, dict) or name not in values:
             continue
         key = path + name
-        yield key, hints[name], item.metadata.get("range")
-        options = schemas(hints[name])
+        yield key, hints[name]
+        options = list_groups(hints[name])
         chosen = values[name].get("name") if isinstance(values[name], dict) else None
-        named = [o for o in options if chosen in get_args(get_type_hints(o).get("name"))] or options
+        named = [o for o in options if chosen in get_args(get_hints(o).get("name"))] or options
         if named:
             yield from _list_fields(named[0], values[name], f"{key}.")
 

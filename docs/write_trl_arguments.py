@@ -14,10 +14,18 @@ from pkgutil import resolve_name
 from typing import Any, Literal, get_type_hints
 
 from rlhf_exp.algorithms import ALGORITHMS
+from rlhf_exp.config.schema import Ppo
 from rlhf_exp.config.trl_arguments import FILE
 
 # transformers 5 silently ignores the old name if the new one is set too, and the configs set the new one.
 RENAMED = ("gradient_checkpointing", "gradient_checkpointing_kwargs")
+
+# Arguments of GRPOConfig that PPO does not read, and those that are keys of `algo` themselves.
+NOT_OF_PPO = (
+    *("loss_type", "beta", "scale_rewards", "mask_truncated_completions", "importance_sampling_level"),
+    *("multi_objective_aggregation", "sync_ref_model", "ref_model_mixup_alpha", "ref_model_sync_steps"),
+    *(item.name for item in fields(Ppo)),
+)
 
 # Closed choices that TRL annotates as plain text and checks only during training. For losses see algorithms.py.
 CHOICES = {
@@ -51,7 +59,8 @@ def list_arguments(algo: str) -> dict[str, dict[str, Any]]:
             hint = Literal[tuple(choices)] | None if type(None) in typing.get_args(hint) else Literal[tuple(choices)]
         default = item.default_factory() if item.default_factory is not MISSING else item.default
         found[item.name] = {"type": spell(hint), "default": default}
-    return {name: item for name, item in found.items() if name not in RENAMED}
+    left_out = (*RENAMED, *NOT_OF_PPO) if algo == "ppo" else RENAMED
+    return {name: item for name, item in found.items() if name not in left_out}
 
 
 def spell(annotation: Any) -> str:
@@ -62,7 +71,9 @@ def spell(annotation: Any) -> str:
         return " | ".join(spell(part) for part in parts if not (has_enum and part is str))
     if origin is Literal:
         return f"Literal{list(parts)}"
-    if origin in (list, tuple, dict):
+    if origin is tuple:  # YAML has lists
+        return f"list[{spell(parts[0])}]"
+    if origin in (list, dict):
         return f"{origin.__name__}[{', '.join(spell(part) for part in parts)}]"
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return f"Literal{[member.value for member in annotation]}"

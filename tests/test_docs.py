@@ -51,8 +51,7 @@ LAUNCHERS = ("torchrun", "accelerate")
 OWN = ("python", "rlhf-exp", "make", *LAUNCHERS)
 ABSENT = re.compile(r"not installed|usable GPU|needs a GPU|HF_TOKEN|does not answer|torchrun|(several|single) process")
 """How a command is refused because of what this machine has not."""
-OPEN = ("algo.args.model_init_kwargs.",
-        "reward.weights.", "reward.functions.", "task.options.", "task.splits.", "model.init.", "task.of.",
+OPEN = ("reward.weights.", "reward.functions.", "task.options.", "task.splits.", "model.init.", "task.of.",
         "model.learning_rate.", "peft.quantization.", "hydra.")  # fmt: skip
 """Mappings with names of the user's, or of another option."""
 FILE_NAMES = re.compile(r"\.(py|md|json|jsonl|yaml|html|log|safetensors|gz|csv|parquet|png|txt|lock)$|\(")

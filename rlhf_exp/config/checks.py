@@ -8,22 +8,20 @@ choose_remedy(config, ["+algo.args.entropy_coef=0.01", "algo.args.learning_rate=
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import MISSING, fields
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import yaml
 from omegaconf import OmegaConf
+from pydantic import ValidationError
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.building import build, choose, get_hints, schemas
 from rlhf_exp.config.keys import explain_key, name_key
 from rlhf_exp.config.rules import find_conflicts
-from rlhf_exp.config.rules.arguments import COPIES
 from rlhf_exp.config.schema import TASKS, Config
-from rlhf_exp.config.trl_arguments import load_arguments
-from rlhf_exp.config.values import find_problems, list_bounds, list_names, suggest
+from rlhf_exp.config.trl_arguments import get_arguments_type
+from rlhf_exp.config.values import build, find_problems, get_adapter, list_problems
 from rlhf_exp.errors import Problem, explain_secret, is_secret
 
 _SPACE = re.compile(r" (?=\+*[\w.]+=)")
@@ -43,55 +41,34 @@ def check_types(values: dict[str, Any], skipped: Collection[str] = ()) -> list[P
         skipped: names in `algo.args` that are not checked.
     """
     algo = values.get("algo")
-    name = algo.get("name", "grpo") if isinstance(algo, dict) else "grpo"
-    found = [*_check_group(Config, values, "", name), *_check_sets(values.get("eval"), name)]
-    if name in ALGORITHMS and isinstance(algo, dict) and isinstance(algo.get("args"), dict):
-        args = {name: value for name, value in algo["args"].items() if name not in skipped}
-        found += _check_args(name, args, algo)
-    return sorted(found, key=lambda problem: {"type": 1, "range": 2}.get(problem.kind, 0))
+    name = algo.get("name") if isinstance(algo, dict) else None
+    problems = [*_check(Config, values, ""), *_check_sets(values.get("eval"))]
+    if name in ALGORITHMS and isinstance(algo["args"], dict):
+        args = {key: value for key, value in algo["args"].items() if key not in skipped}
+        problems += _check_args(name, args)
+    explained = [_explain_unknown(problem, name) if problem.kind == "unknown" else problem for problem in problems]
+    resolved = [problem for problem in explained if not _is_reference(problem.value)]
+    return sorted(resolved, key=lambda problem: {"type": 1, "range": 2}.get(problem.kind, 0))
 
 
-def _check_group(schema: type, values: Any, path: str, algo: str) -> Iterator[Problem]:
-    """Problems of the values that a dataclass is to be made of."""
-    if not isinstance(values, dict):
-        yield Problem(path.rstrip("."), "type", values, "a mapping")
-        return
-    hints, known = get_hints(schema), {item.name for item in fields(schema)}
-    for name in [name for name in values if name not in known]:
-        key = f"{path}{name}"
-        of_set = f"no such key{suggest(key, [path + other for other in known])}"
-        why = of_set if path.startswith("eval.sets.") else explain_key(key, algo)
-        yield Problem(key, "unknown", values[name], why)
-    for item in fields(schema):
-        key, hint, value = path + item.name, hints[item.name], values.get(item.name)
-        if item.name not in values:
-            if item.default is MISSING:
-                yield Problem(key, "missing", hint="missing; it has no default")
-        elif _is_reference(value) or value is None and type(None) in get_args(hint):
-            continue
-        elif options := schemas(hint):
-            chosen = choose(options, value, key)
-            yield from (chosen,) if isinstance(chosen, Problem) else _check_group(chosen, value, f"{key}.", algo)
-        else:
-            if isinstance(value, dict):
-                value = {name: part for name, part in value.items() if not _is_reference(part)}
-                names = list_names(hint)
-                for name in [name for name in value if names and name not in names]:
-                    unknown = f"{key}.{name}"
-                    yield Problem(unknown, "unknown", value.pop(name), explain_key(unknown))
-            yield from find_problems(key, value, hint, list_bounds(schema).get(item.name))
+def _check(schema: Any, values: Any, place: str) -> list[Problem]:
+    try:
+        get_adapter(schema).validate_python(values)
+    except ValidationError as error:
+        return list_problems(error, values, place)
+    return []
 
 
-def _check_sets(measured: Any, algo: str) -> Iterator[Problem]:
+def _check_sets(measured: Any) -> Iterator[Problem]:
     """Problems of the task, its keys and the reward of each evaluation set."""
     sets = measured.get("sets") if isinstance(measured, dict) else None
     for name, values in sets.items() if isinstance(sets, dict) else ():
         if isinstance(values, dict):  # else it has been told
-            place, task, reward = f"eval.sets.{name}.", values.get("task"), values.get("reward")
-            wrong = find_problems(f"{place}task", task, Literal[(*TASKS,)])
-            yield from [*wrong, *find_problems(f"{place}reward", reward, str | None)]
+            place, task = f"eval.sets.{name}", values.get("task")
+            wrong = find_problems(f"{place}.task", task, Literal[(*TASKS,)])
+            yield from [*wrong, *find_problems(f"{place}.reward", values.get("reward"), str | None)]
             keys = {key: value for key, value in values.items() if key not in ("task", "reward")}
-            yield from () if wrong else _check_group(TASKS[str(task)], {"name": task, **keys}, place, algo)
+            yield from () if wrong else _check(TASKS[str(task)], {"name": task, **keys}, place)
 
 
 def _is_reference(value: Any) -> bool:
@@ -99,22 +76,21 @@ def _is_reference(value: Any) -> bool:
     return any(isinstance(item, str) and "${" in item for item in (value if isinstance(value, list) else [value]))
 
 
-def _check_args(algo: str, args: dict[str, Any], own: Collection[str]) -> Iterator[Problem]:
-    """Problems of TRL's arguments; `own` are the algorithm's keys beside `args`."""
-    known, losses, chosen = load_arguments(algo), ALGORITHMS[algo].losses, args.get("loss_type", [])
+def _check_args(algo: str, args: dict[str, Any]) -> Iterator[Problem]:
+    """Problems of TRL's arguments. Those of another algorithm's loss, whose file may set other arguments too, are left
+    to rules/algorithm.py."""
+    losses, chosen = ALGORITHMS[algo].losses, args.get("loss_type", [])
     has_own_loss = not losses or {*(chosen if isinstance(chosen, list) else [chosen])} <= {*losses}
-    for name, value in args.items():
-        key = f"algo.args.{name}"
-        if _is_reference(value):
-            continue
-        if is_secret(name):
-            yield explain_secret(key)
-        elif name in known and name not in own:
-            if name != "loss_type" or has_own_loss:  # rules/algorithm.py refuses the others
-                yield from find_problems(key, value, known[name].annotation, known[name].bounds)
-        elif has_own_loss:  # another's file may set arguments of that algorithm
-            of_ours = f"not TRL's; use algo.{name}" if name in own and name in known else ""
-            yield Problem(key, "unknown", value, of_ours or explain_key(key, algo))
+    for problem in _check(get_arguments_type(algo), args, "algo.args"):
+        if has_own_loss or problem.kind != "unknown" and problem.key != "algo.args.loss_type":
+            yield problem
+
+
+def _explain_unknown(problem: Problem, algo: str) -> Problem:
+    """With the reason why there is no such key; a secret is not shown."""
+    if is_secret(problem.key):
+        return explain_secret(problem.key)
+    return Problem(problem.key, "unknown", problem.value, explain_key(problem.key, algo))
 
 
 def choose_remedy(config: dict[str, Any], candidates: Iterable[str]) -> str | None:
@@ -159,10 +135,9 @@ def _chooses_group(config: dict[str, Any], override: str) -> bool:
 
 
 def apply(config: dict[str, Any], override: str) -> dict[str, Any]:
-    """A copy of the resolved config with the override, which the arguments that are copies of its key follow."""
+    """A copy of the resolved config with the override."""
     key, _, text = override.lstrip("+").partition("=")
-    copies = [copy for copy, original in COPIES.items() if original == key and copy in config["algo"]["args"]]
-    values: dict[str, Any] = dict.fromkeys((key, *(f"algo.args.{copy}" for copy in copies)), _read_value(text))
+    values: dict[str, Any] = {key: _read_value(text)}
     if key in ("loss_type", "reward"):
         option = yaml.safe_load((ROOT / "conf" / key / f"{text}.yaml").read_text(encoding="utf-8"))
         values = {f"algo.args.{name}": value for name, value in option.items()}
@@ -176,8 +151,6 @@ def apply(config: dict[str, Any], override: str) -> dict[str, Any]:
         for group in groups:
             inner = inner.setdefault(group, {})
         inner[name] = value
-    if key.startswith("reward") and "algo" in changed:
-        changed["algo"]["args"]["reward_weights"] = list(changed["reward"]["weights"].values())
     return changed
 
 

@@ -19,7 +19,6 @@ from omegaconf.errors import GrammarParseError, OmegaConfBaseException
 from rlhf_exp import processes
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES
 from rlhf_exp.config import ROOT, device
-from rlhf_exp.config.building import build
 from rlhf_exp.config.checks import check_types
 from rlhf_exp.config.defaults import DEFAULTS, choose_rate, read_settings
 from rlhf_exp.config.device import count_passes, count_rows
@@ -29,6 +28,7 @@ from rlhf_exp.config.rules.algorithm import find_other_losses
 from rlhf_exp.config.rules.experiment import is_folder_name
 from rlhf_exp.config.rules.files import find_missing_files
 from rlhf_exp.config.schema import TASKS, Config
+from rlhf_exp.config.values import build
 from rlhf_exp.errors import ConfigError, Problem, show
 
 Check = Callable[[Config], Iterable[str]]
@@ -90,8 +90,6 @@ def register_resolvers() -> None:
         "rows": lambda at_once, step, *, _root_: count_rows(at_once, step, _root_),
         "passes": lambda step, *, _root_: count_passes(step, _root_),
         "source": lambda path, hub_id: "hub" if path is None and hub_id is not None else "file",
-        # Not a list, which OmegaConf.resolve refuses.
-        "weights": lambda *, _root_: OmegaConf.create([x for x in _root_.reward.weights.values() if x is not None]),
         "begin": lambda name: f"{name}_" if is_folder_name(name) else "",
         "use_cpu": lambda: device.cuda_major() == 0,
         "not": lambda value: not value,

@@ -7,16 +7,15 @@ explain_key("peft.lora.r", "grpo")           ->  "a key of peft=lora and peft=ql
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_args, get_origin
 
 import yaml
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
-from rlhf_exp.config.building import schemas
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.trl_arguments import load_arguments
-from rlhf_exp.config.values import list_bounds, list_names, nearest
+from rlhf_exp.config.trl_arguments import read_recorded
+from rlhf_exp.config.values import get_hints, list_groups, nearest
 
 # Other words for the last part of a key; of several keys with one word the first that the algorithm has.
 SYNONYMS = {
@@ -45,11 +44,10 @@ SYNONYMS = {
 
 
 class Key(NamedTuple):
-    """A key of the schema: its dotted name, its type hint, and its range as text, if it has one."""
+    """A key of the schema: its dotted name, and its type hint with its bounds."""
 
     name: str
     hint: Any
-    bounds: str | None
 
 
 def name_key(override: str) -> str:
@@ -59,13 +57,18 @@ def name_key(override: str) -> str:
 
 def list_keys(schema: type = Config, path: str = "") -> Iterator[Key]:
     """Every key of a dataclass, and of those in it; each name that a mapping may hold is a key too."""
-    hints = get_type_hints(schema)
+    hints = get_hints(schema)
     for item in fields(schema):
-        key, hint, bounds = path + item.name, hints[item.name], list_bounds(schema).get(item.name)
-        yield Key(key, hint, bounds)
-        yield from (Key(f"{key}.{name}", get_args(hint)[1], bounds) for name in list_names(hint))
-        for nested in schemas(hint):
+        key, hint = path + item.name, hints[item.name]
+        yield Key(key, hint)
+        yield from (Key(f"{key}.{name}", get_args(hint)[1]) for name in list_names(hint))
+        for nested in list_groups(hint):
             yield from list_keys(nested, f"{key}.")
+
+
+def list_names(hint: Any) -> tuple[str, ...]:
+    """The names that a mapping may hold; empty if it may hold any name, or if it is not a mapping."""
+    return get_args(get_args(hint)[0]) if get_origin(hint) is dict else ()
 
 
 @cache
@@ -73,7 +76,7 @@ def known_keys(algo: str = "grpo") -> list[str]:
     """Every dotted key that the command line can override with this `algo=`, and the groups without their own keys."""
     of_algo = _list_option("algo", algo)
     keys = [key.name for key in list_keys() if not key.name.startswith("algo.") or key.name in of_algo]
-    args = [f"algo.args.{name}" for name in load_arguments(algo)]
+    args = [f"algo.args.{name}" for name in read_recorded()[algo]]
     options = [key for group, option in _list_options() if group != "algo" for key in _list_option(group, option)]
     return list(dict.fromkeys([*args, *keys, "loss_type", "experiment", *options]))
 
@@ -102,7 +105,7 @@ def explain_key(key: str, algo: str = "grpo") -> str:
 def _list_owners(key: str) -> list[str]:
     """`group=option` for each option that has the key; the task inside another task is chosen as task@task.of."""
     if key.startswith("algo.args."):
-        return [f"algo={algo}" for algo in ALGORITHMS if key.removeprefix("algo.args.") in load_arguments(algo)]
+        return [f"algo={algo}" for algo in ALGORITHMS if key.removeprefix("algo.args.") in read_recorded()[algo]]
     choice = "task.of" if key.startswith("task.of.") else key.partition(".")[0]
     group, rest = choice.partition(".")[0], key.removeprefix(choice)
     options = [option for name, option in _list_options() if name == group]

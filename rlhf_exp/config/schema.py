@@ -8,9 +8,26 @@ from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
+from pydantic import Field
+
 from rlhf_exp.algorithms import ALGORITHMS, CRITIC_RATES, PAIRS, Algorithm
-from rlhf_exp.config.building import build
-from rlhf_exp.config.values import BATCH, COMPLETIONS, PRICE, RATE, SEED, STEPS, TOKENS, Within
+from rlhf_exp.config.values import (
+    KEPT,
+    Batch,
+    Completions,
+    Count,
+    Group,
+    Positive,
+    PositiveShare,
+    Price,
+    Rate,
+    Seed,
+    Share,
+    Steps,
+    Tokens,
+    Weight,
+    build,
+)
 from rlhf_exp.errors import Problem
 from rlhf_exp.tasks import task as tasks
 
@@ -21,23 +38,23 @@ if TYPE_CHECKING:  # a type checker cannot read tables: to it every task is a gr
     AnyTask = tasks.GradedTask
     RateName = str
 else:
-    AnyTask = Union[tuple(TASKS.values())]  # noqa: UP007
+    AnyTask = Annotated[Union[tuple(TASKS.values())], Field(discriminator="name")]  # noqa: UP007
     RateName = Literal[(*ALGORITHMS, *CRITIC_RATES)]
 
 
 @dataclass(frozen=True)
-class Hybrid:
+class Hybrid(Group):
     """loss_type=hybrid: the share of the grpo loss in its mix with dr_grpo; null takes it from the budget."""
 
-    alpha: Annotated[float | None, Within(">= 0, <= 1")]
+    alpha: Share | None
 
 
 @dataclass(frozen=True)
-class Curriculum:
+class Curriculum(Group):
     """A rising completion budget: `budgets[i]` tokens from step `from_steps[i]` on, the first is 0. Empty: off."""
 
-    budgets: Annotated[list[int], Within(TOKENS)]
-    from_steps: Annotated[list[int], Within(STEPS)]
+    budgets: list[Tokens]
+    from_steps: list[Steps]
 
     def budget_at(self, step: int) -> int:
         """The budget, in tokens, after `step` finished optimizer steps: that of the last stage that has begun."""
@@ -45,7 +62,7 @@ class Curriculum:
 
 
 @dataclass(frozen=True)
-class Algo:
+class Algo(Group):
     """The keys of every algorithm. `args` are TRL's; `trainer` is FILE.py:CLASS, the user's own in place of the
     algorithm's."""
 
@@ -63,8 +80,8 @@ class Algo:
 class Grpo(Algo):
     name: Literal["grpo"]
     hybrid: Hybrid
-    advantage_clip: Annotated[float | None, Within("> 0, <= 1000")]
-    loss_constant: Annotated[int | None, Within(TOKENS)]
+    advantage_clip: Positive | None
+    loss_constant: Tokens | None
     curriculum: Curriculum | None
 
 
@@ -72,17 +89,17 @@ class Grpo(Algo):
 class Ppo(Algo):
     name: Literal["ppo"]
     critic: Literal["shared", "separate"]
-    critic_learning_rate: Annotated[float, Within(RATE)]
-    critic_warmup_steps: Annotated[int, Within(STEPS)]
-    vf_coef: Annotated[float, Within("> 0, <= 1000")]
-    cliprange_value: Annotated[float | None, Within("> 0, <= 1000")]
-    gamma: Annotated[float, Within("> 0, <= 1")]
-    lam: Annotated[float, Within(">= 0, <= 1")]
+    critic_learning_rate: Rate
+    critic_warmup_steps: Steps
+    vf_coef: Positive
+    cliprange_value: Positive | None
+    gamma: PositiveShare
+    lam: Share
     whiten_advantages: bool
-    init_kl_coef: Annotated[float, Within(PRICE)]
-    target_kl: Annotated[float | None, Within("> 0, <= 1000")]
-    kl_horizon: Annotated[int, Within(">= 1, <= 1000000000")]
-    missing_eos_penalty: Annotated[float | None, Within(PRICE)]
+    init_kl_coef: Price
+    target_kl: Positive | None
+    kl_horizon: Annotated[int, Field(ge=1, le=10**9)]
+    missing_eos_penalty: Price | None
 
 
 @dataclass(frozen=True)
@@ -93,13 +110,13 @@ class Plain(Algo):
 
 
 @dataclass(frozen=True)
-class Model:
+class Model(Group):
     name: str
     path: str | None
     base: str | None
-    init: Annotated[dict[str, int | float | bool | str] | None, Within("> 0, <= 10000000")]
-    parameters: Annotated[float | None, Within(">= 1000, <= 1e15")]
-    learning_rate: Annotated[dict[RateName, float | None], Within(RATE)]
+    init: dict[str, bool | str | Annotated[float, Field(gt=0, le=10_000_000), KEPT]] | None
+    parameters: Annotated[float, Field(ge=1000, le=10**15), KEPT] | None
+    learning_rate: dict[RateName, Rate | None]
     dtype: Literal["auto", "float32", "bfloat16", "float16"]
     attn_implementation: Literal["eager", "sdpa", "flash_attention_2"]
     enable_thinking: bool | None
@@ -107,17 +124,17 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Lora:
+class Lora(Group):
     """The arguments of peft's LoraConfig that experiments vary."""
 
-    r: Annotated[int, Within(">= 1, <= 8192")]
-    lora_alpha: Annotated[int, Within(">= 1, <= 65536")]
-    lora_dropout: Annotated[float, Within(">= 0, < 1")]
+    r: Count
+    lora_alpha: Count
+    lora_dropout: Annotated[float, Field(ge=0, lt=1), KEPT]
     target_modules: str | list[str]
 
 
 @dataclass(frozen=True)
-class Peft:
+class Peft(Group):
     name: Literal["none", "lora", "qlora"]
     lora: Lora | None
     quantization: dict[str, bool | str] | None
@@ -126,43 +143,43 @@ class Peft:
 
 
 @dataclass(frozen=True)
-class Constant:
-    value: Annotated[float, Within(">= -1000, <= 1000")]
+class Constant(Group):
+    value: Weight
 
 
 @dataclass(frozen=True)
-class LengthEfficiency:
-    tokens: Annotated[int, Within(TOKENS)]
+class LengthEfficiency(Group):
+    tokens: Tokens
 
 
 @dataclass(frozen=True)
-class Overlong:
-    cache: Annotated[int | None, Within(TOKENS)]
+class Overlong(Group):
+    cache: Tokens | None
 
 
 @dataclass(frozen=True)
-class Random:
-    seed: Annotated[int | None, Within(SEED)]
+class Random(Group):
+    seed: Seed | None
 
 
 @dataclass(frozen=True)
-class Repetition:
-    ngram_size: Annotated[int, Within(">= 1, <= 1000")]
-    max_penalty: Annotated[float, Within(">= -1000, <= 0")]
+class Repetition(Group):
+    ngram_size: Count
+    max_penalty: Annotated[float, Field(ge=-1000, le=0), KEPT]
 
 
 @dataclass(frozen=True)
-class Reward:
+class Reward(Group):
     """`weights` says which rewards there are, those that are null left out; `functions` where those of the user are,
     FILE.py:FUNCTION; `timeout_s` ends their calls; `path`, `normalize` and `batch_size` are the reward model's. The
     keys of one reward follow under its name."""
 
-    weights: Annotated[dict[str, float | None], Within(">= -1000, <= 1000")]
+    weights: dict[str, Weight | None]
     functions: dict[str, str]
-    timeout_s: Annotated[float | None, Within("> 0, <= 31536000")]
+    timeout_s: Annotated[float, Field(gt=0, le=31_536_000), KEPT] | None
     path: str | None
     normalize: bool
-    batch_size: Annotated[int, Within(BATCH)]
+    batch_size: Batch
     constant: Constant
     length_efficiency: LengthEfficiency
     overlong: Overlong
@@ -175,20 +192,20 @@ class Reward:
 
 
 @dataclass(frozen=True)
-class Generation:
+class Generation(Group):
     method: Literal["auto", "trl", "compact", "vllm_colocate", "vllm_server"]
 
 
 @dataclass(frozen=True)
-class Device:
+class Device(Group):
     name: Literal["auto", "cpu", "cuda"]
     use_cpu: bool
     bf16: bool
-    threads: Annotated[int | None, Within(">= 1, <= 4096")]
+    threads: Annotated[int, Field(ge=1, le=4096)] | None
 
 
 @dataclass(frozen=True)
-class Labels:
+class Labels(Group):
     """What the user calls a run; nothing that it computes depends on it."""
 
     name: str | None
@@ -196,60 +213,60 @@ class Labels:
 
 
 @dataclass(frozen=True)
-class Hardware:
+class Hardware(Group):
     """The machine that a run is for. A dry run says whether the run fits it; with `gpus` null, this machine."""
 
     name: str
-    gpus: Annotated[int | None, Within(">= 1, <= 65536")]
-    memory_gb: Annotated[float | None, Within("> 0, <= 100000")]
-    batch_factor: Annotated[int, Within(">= 1, <= 4096")]
+    gpus: Count | None
+    memory_gb: Annotated[float, Field(gt=0, le=100_000), KEPT] | None
+    batch_factor: Count
 
 
 @dataclass(frozen=True)
-class Scale:
+class Scale(Group):
     """The engine of several processes; what it needs of TRL's arguments is set by conf/scale."""
 
     name: Literal["none", "ddp", "fsdp2"]
 
 
 @dataclass(frozen=True)
-class Logging:
+class Logging(Group):
     report_to: list[str]
     wandb_project: str
     group: str | None
 
 
 @dataclass(frozen=True)
-class Monitor:
-    every_steps: Annotated[int, Within(">= 1, <= 10000000")]
-    probe_rows: Annotated[int, Within(">= 1, <= 65536")]
-    probe_tokens: Annotated[int, Within(TOKENS)]
+class Monitor(Group):
+    every_steps: Count
+    probe_rows: Count
+    probe_tokens: Tokens
     stop_on_nonfinite: bool
     stop_on: list[str]
     ignore: list[str]
-    completions: Annotated[int, Within(">= 0, <= 65536")]
+    completions: Annotated[int, Field(ge=0, le=65536)]
 
 
 @dataclass(frozen=True)
-class Eval:
+class Eval(Group):
     """`rows` are required to be there; null takes what is there, at most `most_rows`. Of `sets` each holds `task`,
     `reward`, the path of a reward model, and the keys of the task (`fill_sets` in compose.py)."""
 
     split: Literal["validation", "test"]
     engine: Literal["auto", "transformers", "vllm"]
-    rows: Annotated[int | None, Within(">= 1, <= 1000000")]
-    most_rows: Annotated[int, Within(">= 1, <= 1000000")]
-    completions: Annotated[int, Within(COMPLETIONS)]
-    start_completions: Annotated[int, Within(COMPLETIONS)]
+    rows: Count | None
+    most_rows: Count
+    completions: Completions
+    start_completions: Completions
     greedy: bool
     sets: dict[str, dict]
-    batch_size: Annotated[int, Within(BATCH)]
-    temperature: Annotated[float, Within("> 0, <= 10")]
-    top_p: Annotated[float, Within("> 0, <= 1")]
-    top_k: Annotated[int, Within(">= 0, <= 10000000")]
-    seed: Annotated[int, Within(SEED)]
-    every: Annotated[int | None, Within(">= 1, <= 10000000")]
-    every_rows: Annotated[int, Within(">= 1, <= 1000000")]
+    batch_size: Batch
+    temperature: Annotated[float, Field(gt=0, le=10), KEPT]
+    top_p: PositiveShare
+    top_k: Annotated[int, Field(ge=0, le=10_000_000)]
+    seed: Seed
+    every: Count | None
+    every_rows: Count
     best: bool
     cache_dir: str | None
 
@@ -260,14 +277,14 @@ class Eval:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Group):
     """What the report of a run, and the page on a task's data, shows."""
 
     samples: bool
 
 
 @dataclass(frozen=True)
-class Hub:
+class Hub(Group):
     """Whether and where the trained model is pushed (push.py). `base_model` is the start model's id on the hub, where
     `model.path` is a folder: the model card and an adapter's config name it."""
 
@@ -278,10 +295,10 @@ class Hub:
 
 
 @dataclass(frozen=True)
-class Config:
-    seed: Annotated[int, Within(SEED)]
-    max_tokens: Annotated[int, Within(TOKENS)]
-    train_tokens: Annotated[int | None, Within(">= 1, <= 1000000000000000")]
+class Config(Group):
+    seed: Seed
+    max_tokens: Tokens
+    train_tokens: Annotated[int, Field(ge=1, le=10**15)] | None
     preflight: Literal["on", "off", "only"]
     dry_run: bool
     verbose: bool
@@ -290,7 +307,7 @@ class Config:
     keep_checkpoints: bool
     run: Labels
     output_dir: str
-    algo: Grpo | Ppo | Plain
+    algo: Annotated[Grpo | Ppo | Plain, Field(discriminator="name")]
     task: AnyTask
     model: Model
     peft: Peft
@@ -317,7 +334,8 @@ class Config:
         found, measured = {}, replace(self.eval, rows=None, most_rows=self.eval.limit, sets={})
         for name, values in self.eval.sets.items():
             keys = {key: value for key, value in values.items() if key not in ("task", "reward")}
-            task, path = build(TASKS[values["task"]], {"name": values["task"], **keys}), values["reward"]
+            task = build(TASKS[values["task"]], {"name": values["task"], **keys})
+            path = values["reward"]
             reward = replace(self.reward, weights={"model": 1.0} if path else {}, functions={}, path=path)
             found[name] = replace(self, task=task, reward=replace(reward, normalize=False), eval=measured)
         return found

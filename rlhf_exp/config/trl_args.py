@@ -19,8 +19,8 @@ from rlhf_exp.errors import ConfigError, show
 
 REFUSALS = (ValueError, TypeError, AttributeError, NotImplementedError, ImportError, OSError)
 """What the installed libraries raise at an argument."""
-OPTIMIZER, SCHEDULE = ("optim", "optim_args"), ("lr_scheduler_type", "lr_scheduler_kwargs")
 BACKEND, SAMPLING = ("torch_compile_backend",), ("cache_implementation", "generation_kwargs")
+OPTIMIZER, SCHEDULE = ("optim", "optim_args"), ("lr_scheduler_type", "lr_scheduler_kwargs")
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
@@ -37,18 +37,39 @@ def build_args(cfg: Config) -> "TrainingArguments":
     if problems := [] if elsewhere else _check_gpus(cfg):
         raise ConfigError(problems)
     forget_engine()
+    config_class = resolve_name(cfg.algo.row.config_class)
     # PPOConfig, of this package, also has the algorithm's own keys.
-    own = {name: value for name, value in vars(cfg.algo).items() if name in load_arguments(cfg.algo.name)}
-    args = cfg.algo.args | ({"use_cpu": True} if elsewhere else {})
+    own = {name: value for name, value in vars(cfg.algo).items() if name in config_class.__dataclass_fields__}
+    args = fill_args(cfg) | ({"use_cpu": True} if elsewhere else {})
     known = load_arguments(cfg.algo.name)
     args = {name: float(value) if _is_whole(value, known[name].default) else value for name, value in args.items()}
     try:
-        built = resolve_name(cfg.algo.row.config_class)(**args, **own)
+        built = config_class(**args, **own)
     except REFUSALS as error:
         raise ConfigError([f"algo.args: {show(error, 300)}"]) from None
     if problems := [] if elsewhere else _try_parts(built, {x: args[x] for x in args if args[x] != known[x].default}):
         raise ConfigError(problems)
     return built
+
+
+def fill_args(cfg: Config) -> dict[str, Any]:
+    """`algo.args`, and the arguments that follow from other keys (`OWNED` in rules/arguments.py)."""
+    filled = cfg.algo.args | {
+        "output_dir": f"{cfg.output_dir}/checkpoints",
+        "seed": cfg.seed,
+        "use_cpu": cfg.device.use_cpu,
+        "bf16": cfg.device.bf16,
+        "report_to": cfg.logging.report_to,
+        "trust_remote_code": cfg.model.trust_remote_code,
+        "model_init_kwargs": {  # with these TRL loads the policy, as the measurements do
+            "dtype": cfg.model.dtype,
+            "attn_implementation": cfg.model.attn_implementation,
+            "quantization_config": cfg.peft.quantization,
+        },
+    }
+    if cfg.algo.row.online:
+        filled |= {"max_completion_length": cfg.max_tokens, "reward_weights": list(cfg.reward.weights.values())}
+    return filled
 
 
 def _is_whole(value: Any, default: Any) -> bool:
@@ -108,8 +129,8 @@ def _check_gpus(cfg: Config) -> list[str]:
     """Check what `device=auto` could only guess."""
     import torch
 
-    if cfg.algo.args.get("use_cpu") is False and not torch.cuda.is_available():
-        return ["algo.args.use_cpu=false: torch finds no usable GPU; use device=cpu"]
+    if not cfg.device.use_cpu and not torch.cuda.is_available():
+        return ["device.use_cpu=false: torch finds no usable GPU; use device=cpu"]
     there, started = torch.cuda.device_count(), int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
     if not cfg.device.use_cpu and processes.count() > 1 and started > there:
         return [f"torchrun --nproc_per_node {started}: one GPU each, and here are {there}; at most {there}"]

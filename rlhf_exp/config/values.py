@@ -1,54 +1,69 @@
-"""Checks whether a value fits: its type, its range, its name. Pure functions; an annotation is a field's type hint.
+"""The types of config values, and in words what is wrong with a value that pydantic refuses.
 
-    >>> find_problems("max_tokens", 0, int, ">= 1")
-    ['max_tokens=0: must be a whole number >= 1']
+    >>> find_problems("max_tokens", 0, Tokens)
+    ['max_tokens=0: must be greater than or equal to 1']
 
-A range is written as it is shown: ">= 1", "> 0, <= 1", ">= 1 or -1".
+Types are strict: true is no number, text is no number, and NaN, infinity and the empty text are refused.
 """
 
-import math
-import operator
-import types
+import re
 import typing
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import is_dataclass
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any
 
-from rlhf_exp.errors import Problem, show
+from pydantic import ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter, ValidationError, WrapValidator
+
+from rlhf_exp.errors import Problem, show  # noqa: F401
+
+STRICT = ConfigDict(strict=True, extra="forbid", str_min_length=1, allow_inf_nan=False)
+
+
+def _keep(value: Any, check: Callable[[Any], Any]) -> Any:
+    check(value)
+    return value
+
+
+KEPT = WrapValidator(_keep)
+"""Keeps a value as it was typed: 1 stays 1 for a float, and a list stays one for a tuple, so that what a run records
+equals what was typed."""
 
 # Upper bounds are far above any value in use, so that a value beyond them is a typing mistake.
-SEED = ">= 0, <= 4294967295"  # the range that numpy accepts
-TOKENS, ROWS, BATCH, STEPS = ">= 1, <= 1000000", ">= 1, <= 10000000", ">= 1, <= 65536", ">= 0, <= 10000000"
-COMPLETIONS, PRICE, RATE = ">= 1, <= 1024", ">= 0, <= 1000", ">= 1e-12, <= 1"
-"""Of a rate: with a smaller one no float32 weight of a usual size ever changes."""
+Seed = Annotated[int, Field(ge=0, le=4294967295)]  # the range that numpy accepts
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+Tokens = Count
+Rows = Annotated[int, Field(ge=1, le=10_000_000)]
+Batch = Annotated[int, Field(ge=1, le=65_536)]
+Steps = Annotated[int, Field(ge=0, le=10_000_000)]
+Completions = Annotated[int, Field(ge=1, le=1024)]
+Price = Annotated[float, Field(ge=0, le=1000), KEPT]
+Positive = Annotated[float, Field(gt=0, le=1000), KEPT]
+Weight = Annotated[float, Field(ge=-1000, le=1000), KEPT]
+Share = Annotated[float, Field(ge=0, le=1), KEPT]
+PositiveShare = Annotated[float, Field(gt=0, le=1), KEPT]
+Rate = Annotated[float, Field(ge=1e-12, le=1), KEPT]
+"""With a smaller rate no float32 weight of a usual size ever changes."""
 
-MANY = 12  # the most valid names in a message
-
-_COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "": operator.eq}
-_WORDS = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "text",
-    dict: "a mapping",
-    type(None): "null",
-}
+TAGGED = ("algo", "task", "of")
+"""Keys whose `name` says which of several dataclasses they hold; behind them pydantic's places name that option."""
+_QUOTED = re.compile("'([^']*)'")
+_WORDS = ("true", "false", "null")
 _OTHER_WORDS = {"none": "null", "nil": "null", "yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
-class Within(NamedTuple):
-    """The range of a key of ours, as `Annotated[int, Within(">= 1")]`; of a list or mapping, that of each number."""
+class Group:
+    """Base of the dataclasses of the schema: a mapping is read as one, and its values are checked strictly."""
 
-    bounds: str
+    __pydantic_config__ = STRICT
 
-
-@cache
-def list_bounds(schema: type) -> dict[str, str]:
-    """The bounds of those keys of a dataclass that have some."""
-    hints: dict[str, Any] = typing.get_type_hints(schema, include_extras=True)
-    parts = [(name, part) for name, hint in hints.items() for part in getattr(hint, "__metadata__", ())]
-    return {name: part.bounds for name, part in parts if isinstance(part, Within)}
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        schema = handler(source)
+        found: Any = handler.resolve_ref_schema(schema)
+        found["strict"] = False
+        return schema
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
@@ -62,8 +77,8 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     for known in names:
         ends.setdefault(known.rpartition(".")[2].casefold(), []).append(known)
     place, _, end = name.casefold().rpartition(".")
-    found = [known for last in get_close_matches(end, ends, n=1, cutoff=0.65) for known in ends[last]]
-    return max(found, key=lambda known: SequenceMatcher(None, place, known.rpartition(".")[0]).ratio(), default=None)
+    alike = [known for last in get_close_matches(end, ends, n=1, cutoff=0.65) for known in ends[last]]
+    return max(alike, key=lambda known: SequenceMatcher(None, place, known.rpartition(".")[0]).ratio(), default=None)
 
 
 def suggest(name: Any, names: Iterable[str]) -> str:
@@ -81,92 +96,71 @@ def one_of(name: Any, names: Collection[str]) -> str:
     return f"must be one of {', '.join(names)}{suggest(name, names)}"
 
 
-def find_problems(key: str, value: Any, annotation: Any, bounds: str | None = None) -> list[Problem]:
+@cache
+def get_hints(schema: Any) -> dict[str, Any]:
+    """The type of each key of a dataclass or TypedDict, with its bounds."""
+    return typing.get_type_hints(schema, include_extras=True)
+
+
+def list_groups(hint: Any) -> list[Any]:
+    """The dataclasses that a key may hold: one, several (for `algo` and `task`), or none."""
+    hint = typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
+    return [part for part in (hint, *typing.get_args(hint)) if isinstance(part, type) and is_dataclass(part)]
+
+
+@cache
+def get_adapter(schema: Any) -> TypeAdapter:
+    """What checks a mapping and makes a dataclass or TypedDict of it."""
+    return TypeAdapter(schema)
+
+
+def build(schema: Any, values: dict[str, Any]) -> Any:
+    """The dataclass of values that have been checked."""
+    return get_adapter(schema).validate_python(values)
+
+
+def find_problems(key: str, value: Any, hint: Any) -> list[Problem]:
     """A problem of the kind "type" or "range" if the value does not fit; one for each such entry of a mapping."""
-    entry = next((part for part in (annotation, *typing.get_args(annotation)) if typing.get_origin(part) is dict), None)
-    if entry is not None and isinstance(value, dict):
-        hint = typing.get_args(entry)[1]
-        return [found for name, item in value.items() for found in find_problems(f"{key}.{name}", item, hint, bounds)]
-    kind = "range" if fits(value, annotation) else "type"
-    numbers = [item for item in (value if isinstance(value, list) else [value]) if type(item) in (int, float)]
-    if kind == "range" and (bounds is None or all(in_range(number, bounds) for number in numbers)):
-        return []
-    more = ", and not empty" if value == "" or isinstance(value, list) and "" in value else ""
-    texts = choices(annotation, words=True)
-    near = suggest(value, texts) or suggest(_OTHER_WORDS.get(str(value).casefold()), texts)
-    return [Problem(key, kind, value, f"{describe(annotation, bounds)}{more}{near}")]
+    try:
+        TypeAdapter(hint, config=STRICT).validate_python(value)
+    except ValidationError as error:
+        return list_problems(error, value, key)
+    return []
 
 
-def fits(value: Any, annotation: Any) -> bool:
-    """Whether a value from YAML is of the type. True is not a number; 1 is also a float; NaN and infinity are not."""
-    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if annotation is Any:
-        return True
-    if annotation is dict:
-        return isinstance(value, dict) and _is_finite(value)
-    if origin in (typing.Union, types.UnionType):
-        return any(fits(value, part) for part in args)
-    if origin is typing.Literal:
-        return any(type(value) is type(option) and value == option for option in args)
-    if origin is list:
-        return isinstance(value, list) and all(fits(item, args[0]) for item in value)
-    if origin is tuple:
-        return isinstance(value, list) and len(value) == len(args) and all(map(fits, value, args))
-    if origin is dict:
-        return isinstance(value, dict) and all(fits(item, args[1]) for item in value.values())
-    if annotation is float:
-        return type(value) in (int, float) and _is_finite(value)
-    return type(value) is annotation and value != ""
+def list_problems(error: ValidationError, value: Any, key: str = "") -> list[Problem]:
+    """What pydantic refuses of the value at `key`, in its words, one problem for each key."""
+    by_key: dict[str, list[Problem]] = {}
+    for item in error.errors(include_url=False):
+        problem = _explain(item, value, key)
+        by_key.setdefault(problem.key, []).append(problem)
+    problems = []
+    for several in by_key.values():  # of a union one for each of its types
+        fitting = [problem for problem in several if problem.kind == "range"] or several
+        key, kind, value = fitting[0].key, fitting[0].kind, fitting[0].value
+        hint = " or ".join(dict.fromkeys(problem.hint for problem in fitting))
+        near = suggest(value, _QUOTED.findall(hint)) or suggest(_OTHER_WORDS.get(str(value).casefold(), value), _WORDS)
+        problems.append(Problem(key, kind, value, f"{hint}{near if kind == 'type' else ''}"))
+    return problems
 
 
-def choices(annotation: Any, words: bool = False) -> list[str]:
-    """The texts that a Literal, or a union of Literals, allows; with `words` also true, false and null."""
-    if typing.get_origin(annotation) is typing.Literal:
-        return [show(option) for option in typing.get_args(annotation)]
-    found = [choice for part in typing.get_args(annotation) for choice in choices(part, words)]
-    named = {bool: ["true", "false"], type(None): ["null"]} if words else {}
-    return found + named.get(annotation if isinstance(annotation, type) else None, [])
-
-
-def list_names(annotation: Any) -> list[str]:
-    """The names that a mapping may hold; empty if it may hold any name, or if it is not a mapping."""
-    return choices(typing.get_args(annotation)[0]) if typing.get_origin(annotation) is dict else []
-
-
-def describe(annotation: Any, bounds: str | None = None) -> str:
-    """What is allowed, in words: `a whole number >= 1 or null`."""
-    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join(describe(part, bounds) for part in args)
-    if origin is list:
-        return f"a list, each {describe(args[0], bounds)}"
-    if origin is tuple:
-        return f"a list of {len(args)}, each {describe(args[0], bounds)}"
-    if origin is dict:
-        return f"a mapping, each value {describe(args[1], bounds)}"
-    if options := choices(annotation):
-        more = f", ... ({len(options)} names)" if len(options) > MANY else ""
-        return f"one of {', '.join(options[:MANY])}{more}"
-    limit = f" {bounds}" if bounds and annotation in (int, float) else ""
-    return _WORDS.get(annotation, "a value") + limit
-
-
-def in_range(number: float, bounds: str) -> bool:
-    """Whether a finite number satisfies `bounds`: alternatives joined by "or", conditions by a comma.
-
-    >>> [in_range(number, "> 0, <= 1 or -1") for number in (0, 0.5, 1, -1)]
-    [False, True, True, True]
-    """
-
-    def holds(condition: str) -> bool:
-        sign, _, limit = condition.strip().rpartition(" ")
-        return _COMPARE[sign](number, float(limit))
-
-    return abs(number) != math.inf and any(all(map(holds, part.split(","))) for part in bounds.split(" or "))
-
-
-def _is_finite(value: Any) -> bool:
-    """Whether no number in it, at any depth, is NaN or infinite."""
-    if isinstance(value, dict | list):
-        return all(map(_is_finite, value.values() if isinstance(value, dict) else value))
-    return not isinstance(value, float) or math.isfinite(value)
+def _explain(item: Any, value: Any, key: str) -> Problem:
+    """One of pydantic's errors as a problem. Its place also names options of a union, which are no keys, and items of a
+    list, whose problem is that of the list."""
+    error, place, said = item["type"], item["loc"], item["msg"]
+    for before, part in zip(("", *place), place, strict=False):
+        is_option = before in TAGGED and isinstance(value, dict) and part == value.get("name")
+        if isinstance(value, dict) and part in value and not is_option:
+            key, value = f"{key}.{part}".lstrip("."), value[part]
+    in_list = any(isinstance(part, int) for part in place)
+    if error == "missing" and not in_list:
+        return Problem(f"{key}.{place[-1]}".lstrip("."), "missing", hint="missing; it has no default")
+    if error in ("unexpected_keyword_argument", "extra_forbidden") or place[-1:] == ("[key]",):
+        return Problem(key, "unknown", value)
+    if error.startswith("union_tag"):
+        return Problem(f"{key}.name", "type", value.get("name"), f"one of {item['ctx']['expected_tags']}")
+    kind = "range" if error.startswith(("greater_than", "less_than")) else "type"
+    what = said.removeprefix("Input should be ").partition(" or an instance of ")[0]
+    if what == said:  # such as "String should have at least 1 character"
+        what = f"a {said.lower()}".replace("should have", "of")
+    return Problem(key, kind, value, f"{'a list, each ' if in_list else ''}{what}")

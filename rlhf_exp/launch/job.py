@@ -75,8 +75,7 @@ def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[
         if str(folder) != config.output_dir:
             tell(f"another run has that folder; this one's is {folder}")
             cfg.output_dir = str(folder)
-            args = config.algo.args | {"output_dir": cfg.algo.args.output_dir}
-            config = replace(config, output_dir=str(folder), algo=replace(config.algo, args=args))
+            config = replace(config, output_dir=str(folder))
         trl_args = build_args(config)
         processes.on_main(lambda: _prepare_folder(config, cfg, settings, folder))
         from rlhf_exp.callbacks.tracking import track

@@ -52,8 +52,8 @@ class FirstSteps(TrainerCallback):
         self._before: dict[str, list[float]] = {}
         self._live = {"policy": 0, "critic": 0}  # steps after which tensors of it had changed
         self._differences: list[float] = []  # of log-probabilities when sampled and when scored
-        args = self._cfg.algo.args
-        is_exact = self._cfg.device.use_cpu and self._cfg.model.dtype == "float32" and not args.get("bf16")
+        device = self._cfg.device
+        is_exact = device.use_cpu and self._cfg.model.dtype == "float32" and not device.bf16
         self._rounding = 1e-3 if is_exact else 0.05
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:

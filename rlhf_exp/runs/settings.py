@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rlhf_exp.config.rules.arguments import OWNED
 from rlhf_exp.config.schema import Config
 from rlhf_exp.runs.files import parse_yaml
 from rlhf_exp.runs.records import HydraRecord, read
@@ -30,6 +31,9 @@ MAY_DIFFER = (
     "model.learning_rate.",
 )  # fmt: skip
 """Beginnings of the keys that may differ when a run is resumed: they have no effect on its results."""
+
+COPIES = tuple(f"algo.args.{name}" for name in OWNED)
+"""Runs of earlier versions recorded these arguments beside the keys that set them."""
 
 SEEDS = ("seed", "algo.args.seed", "reward.random.seed")
 """Settings in which runs of one group differ."""
@@ -96,7 +100,8 @@ def find_differences(folder: Path, cfg: Config) -> dict[str, str]:
 
     as_saved = parse_yaml(OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))  # numbers as YAML has them
     there, here = list_settings(read_config(folder)), list_settings(as_saved)
-    pairs = {name: (there.get(name, "unset"), here.get(name, "unset")) for name in {**here, **there}}
+    names = [name for name in {**here, **there} if not name.startswith(COPIES)]
+    pairs = {name: (there.get(name, "unset"), here.get(name, "unset")) for name in names}
     return {name: f"{name}={old}, here {new}" for name, (old, new) in pairs.items() if old != new}
 
 

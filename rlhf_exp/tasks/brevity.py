@@ -20,7 +20,9 @@ Repeated prompts, and prompts that leave no room for max_tokens in the model's c
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Union
+from typing import Annotated, Any, Literal, Union
+
+from pydantic import Field
 
 from rlhf_exp.tasks.sources import read_lines
 from rlhf_exp.tasks.splits import SHARES, hash_text, split_of
@@ -36,7 +38,7 @@ class Brevity(Task):
 
     name: Literal["brevity"]
     source: Literal["task", "file"]  # type: ignore[assignment]  # it alone has "task"
-    of: Union[OTHERS]  # type: ignore[valid-type]  # noqa: UP007
+    of: Annotated[Union[OTHERS], Field(discriminator="name")]  # type: ignore[valid-type]  # noqa: UP007
 
     path_form = "a JSONL file with prompt"
     budget = (32, "the reward, 2 - words / 16, is below 0 beyond 32 words")

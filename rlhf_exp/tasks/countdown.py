@@ -23,7 +23,9 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Any, Literal
 
-from rlhf_exp.config.values import Within
+from pydantic import Field
+
+from rlhf_exp.config.values import Count
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.forms import Form
 from rlhf_exp.graders import Grade
@@ -58,11 +60,11 @@ class Countdown(GradedTask):
     """The keys of task=countdown."""
 
     name: Literal["countdown"]
-    numbers: Annotated[list[int], Within(">= 2, <= 6")]
-    low: Annotated[int, Within(">= 1, <= 1000000")]
-    high: Annotated[int, Within(">= 1, <= 1000000")]
-    target_low: Annotated[int, Within(">= 1, <= 1000000000")]
-    target_high: Annotated[int, Within(">= 1, <= 1000000000")]
+    numbers: list[Annotated[int, Field(ge=2, le=6)]]
+    low: Count
+    high: Count
+    target_low: Annotated[int, Field(ge=1, le=10**9)]
+    target_high: Annotated[int, Field(ge=1, le=10**9)]
     traces: Traces
 
     columns = ("numbers", "target")

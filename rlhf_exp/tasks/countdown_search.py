@@ -21,33 +21,35 @@ from itertools import permutations
 from random import Random
 from typing import Annotated, NamedTuple
 
-from rlhf_exp.config.values import TOKENS, Within
+from pydantic import Field
+
+from rlhf_exp.config.values import KEPT, Count, Group, Positive, Share, Tokens
 from rlhf_exp.graders.countdown import LARGEST_STEP
 
 OPERATIONS = "+-*/"
 
 
 @dataclass(frozen=True)
-class Searcher:
+class Searcher(Group):
     """The order of a searcher's attempts: drawn without replacement, each weighted by exp(-|value - target| /
     temperature), null for no such weight, and by the weights of its operations, which are those of + - * / in turn.
     With a negative temperature what is far from the target comes first."""
 
-    temperature: Annotated[float | None, Within(">= -1000000, < 0 or > 0, <= 1000000")]
-    operations: Annotated[tuple[float, float, float, float], Within("> 0, <= 1000000")]
+    temperature: Annotated[float, Field(ge=-1000, lt=0), KEPT] | Positive | None
+    operations: Annotated[list[Positive], Field(min_length=4, max_length=4)]
 
 
 @dataclass(frozen=True)
-class Traces:
+class Traces(Group):
     """The synthetic searches that demonstrations consist of: on how many numbers, by which searchers, with which
     habits. `skilled_share` of the traces are by the skilled searcher, the others by the novice."""
 
-    numbers: Annotated[list[int], Within(">= 2, <= 3")]
-    give_up: Annotated[float, Within(">= 0, <= 1")]
-    check: Annotated[float, Within(">= 0, <= 1")]
-    max_attempts: Annotated[int, Within(">= 1, <= 1000")]
-    patience: Annotated[tuple[int, int] | None, Within(TOKENS)]
-    skilled_share: Annotated[float, Within(">= 0, <= 1")]
+    numbers: list[Annotated[int, Field(ge=2, le=3)]]
+    give_up: Share
+    check: Share
+    max_attempts: Count
+    patience: Annotated[list[Tokens], Field(min_length=2, max_length=2)] | None
+    skilled_share: Share
     skilled: Searcher
     novice: Searcher
 

@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from rlhf_exp.config.values import Within
+from pydantic import Field
+
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import gsm8k as grader
 from rlhf_exp.tasks.sources import read_hub, read_lines, read_texts
@@ -55,7 +56,7 @@ class Gsm8k(GradedTask):
     """The keys of task=gsm8k; the content of a row is its question."""
 
     name: Literal["gsm8k"]
-    largest: Annotated[int | None, Within(">= 9, <= 9999")]
+    largest: Annotated[int, Field(ge=9, le=9999)] | None
 
     columns = ("answer",)
     path_form = "a JSONL file with question and answer, or a folder with train.jsonl and test.jsonl"

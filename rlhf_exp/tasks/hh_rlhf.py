@@ -34,7 +34,9 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Any, Literal, get_args
 
-from rlhf_exp.config.values import Within
+from pydantic import Field
+
+from rlhf_exp.config.values import Share
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.tasks.sources import read_hub, read_lines, read_texts
 from rlhf_exp.tasks.splits import SHARES, hash_text, split_within
@@ -102,8 +104,8 @@ class HhRlhf(Task):
     name: Literal["hh_rlhf"]
     hub_id: str
     subsets: list[Subset]
-    max_length: Annotated[int | None, Within(">= 2, <= 10000000")]
-    label_noise: Annotated[float, Within(">= 0, <= 1")]
+    max_length: Annotated[int, Field(ge=2, le=10_000_000)] | None
+    label_noise: Share
 
     path_form = "a .jsonl or .jsonl.gz file with chosen and rejected, or a folder of them"
     reads_folder = True

@@ -21,9 +21,9 @@ can do that: nothing else says so, and other modules ask what it provides, never
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from rlhf_exp.config.values import COMPLETIONS, ROWS, SEED, Within
+from rlhf_exp.config.values import Completions, Group, Rows, Seed
 from rlhf_exp.forms import DEMONSTRATIONS, PAIRS, PROMPTS
 from rlhf_exp.graders import Grade
 from rlhf_exp.tasks.texts import Row, Text
@@ -98,7 +98,7 @@ def list_provided(graded: bool, demonstrates: bool, pairs: bool) -> tuple[str, .
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(Group):
     """The keys that every task has, and what it can do.
 
     A subclass may also have, and then provides more to learn from:
@@ -114,8 +114,8 @@ class Task:
     name: str
     source: Literal["generated", "file", "hub"]
     path: str | None
-    train_rows: Annotated[int | None, Within(ROWS)]
-    data_seed: Annotated[int, Within(SEED)]
+    train_rows: Rows | None
+    data_seed: Seed
     prompt: Literal["auto", "plain", "chat"]
     system_prompt: str | None
 
@@ -211,12 +211,12 @@ class Task:
 
 
 @dataclass(frozen=True)
-class SampledRows:
+class SampledRows(Group):
     """How much is sampled from the start model to learn from: prompts, completions of each, how many are used."""
 
-    rows: Annotated[int, Within(ROWS)]
-    completions: Annotated[int, Within(COMPLETIONS)]
-    per_prompt: Annotated[int, Within(COMPLETIONS)]
+    rows: Rows
+    completions: Completions
+    per_prompt: Completions
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,6 @@ def test_device_auto_follows_the_machine(monkeypatch, major, use_cpu, bf16):
     monkeypatch.setattr(device, "cuda_major", lambda: major)
     cfg = compose_config(["model=gpt2"])
     assert (cfg.device.use_cpu, cfg.device.bf16) == (use_cpu, bf16)
-    assert (cfg.algo.args["use_cpu"], cfg.algo.args["bf16"]) == (use_cpu, bf16)
 
 
 def test_a_cpu_build_of_torch_is_seen_without_a_driver(monkeypatch):

@@ -107,7 +107,7 @@ RECIPE = ("learning_rate", "per_device_train_batch_size", "gradient_accumulation
 
 def test_the_default_runs_are_what_they_were():
     cfg = compose_config(["device=cpu"])
-    assert read(cfg, "num_generations", "max_steps", "bf16", "save_steps") == (16, 110, False, 55)
+    assert read(cfg, "num_generations", "max_steps", "save_steps") == (16, 110, 55)
     assert cfg.eval.batch_size == 128
     assert read(compose_config(["algo=sft"]), "max_steps", "warmup_steps", "save_steps") == (8_000, 100, 1_000)
     assert read(compose_config(["algo=ppo"]), "max_steps", "steps_per_generation") == (320, 4)
@@ -207,12 +207,13 @@ def test_rates_fall_with_size_and_a_step_keeps_its_rows(algo, model):
 def test_the_readmes_lines_for_a_gpu(monkeypatch):
     monkeypatch.setattr(device, "cuda_major", lambda: 9)
     cfg = compose_config(["algo=grpo", "task=gsm8k", "model=qwen3_1_7b"])
-    assert read(cfg, *RECIPE, "bf16", "use_cpu") == (1e-6, 4, 32, True, True, False)
+    assert read(cfg, *RECIPE) == (1e-6, 4, 32, True)
+    assert (cfg.device.bf16, cfg.device.use_cpu) == (True, False)
     assert (cfg.max_tokens, cfg.model.dtype) == (512, "float32")  # bfloat16 by autocast, on float32 weights
     lora = compose_config(["algo=grpo", "task=gsm8k", "model=qwen3_1_7b", "peft=lora"])
     assert (lora.algo.args["learning_rate"], lora.model.dtype) == (1e-5, "bfloat16")
     tiny = compose_config([])
-    assert (tiny.algo.args["bf16"], tiny.model.dtype) == (False, "float32")
+    assert (tiny.device.bf16, tiny.model.dtype) == (False, "float32")
 
 
 @pytest.mark.parametrize("task", ["task=gsm8k", "task=hh_rlhf", "task.samples=self", "task.train_rows=64"])
@@ -268,12 +269,12 @@ def test_rows_without_answers_take_no_grade_as_a_reward(of_answers, tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "good": "b", "bad": "c"}\n')
     for named in (["algo=none"], ["algo=sft", "task.completion_column=good"]):
         cfg = compose_config([*rows, *named])
-        assert cfg.reward.weights == {} and "reward_weights" not in cfg.algo.args
+        assert cfg.reward.weights == {}
     (tmp_path / "own.py").write_text("def own(completions, **kwargs):\n    return [0.0] * len(completions)\n")
     own = [f"+reward.functions.own={tmp_path / 'own.py'}:own", "+reward.weights.own=2"]
     cfg = compose_config([*rows, *own])
-    assert cfg.reward.weights == {"own": 2} and cfg.algo.args["reward_weights"] == [2]
+    assert cfg.reward.weights == {"own": 2}
     cfg = compose_config([*rows, "task.answer_column=good", *own])
-    assert cfg.reward.weights == {"outcome": 1.0, "own": 2} and cfg.algo.args["reward_weights"] == [1.0, 2]
+    assert cfg.reward.weights == {"outcome": 1.0, "own": 2}
     with pytest.raises(ConfigError, match="^algo=grpo: needs a reward; set task.answer_column"):
         compose_config(rows)

@@ -38,14 +38,12 @@ model.path=./nope  ->  model.path missing
 model.path=/  ->  model.path missing
 model.path=org/name algo=ppo  ->  model.path missing
 generation=compact +args.use_vllm=true  ->  generation conflict
-'args.reward_weights=[3.0]'  ->  args.reward_weights owned
-args.max_completion_length=8  ->  args.max_completion_length owned
-args.seed=3  ->  args.seed owned
-'args.report_to=[nonsense]'  ->  args.report_to owned
-args.model_init_kwargs.dtype=int8  ->  args.model_init_kwargs.dtype owned
-output_dir=there args.output_dir=here  ->  args.output_dir owned
-'~args.seed'  ->  args.seed owned
-+args.model_init_kwargs.revision=main  ->  args.model_init_kwargs.revision unknown
+'+args.reward_weights=[3.0]'  ->  args.reward_weights owned
++args.max_completion_length=8  ->  args.max_completion_length owned
++args.seed=3  ->  args.seed owned
+'+args.report_to=[nonsense]'  ->  args.report_to owned
++args.model_init_kwargs.dtype=int8  ->  args.model_init_kwargs owned
+output_dir=there +args.output_dir=here  ->  args.output_dir owned
 'reward.weights={}'  ->  reward.weights *
 +args.num_train_epochs=2  ->  args.num_train_epochs idle
 reward.weights.outcome=inf  ->  reward.weights.outcome type
@@ -85,8 +83,6 @@ algo=reward_model '+eval.sets.far={}'  ->  eval.sets conflict
 algo=sft +args.num_iteration=1  ->  args.num_iteration unknown
 'args.learning_rate='"'"'1e-3'"'"''  ->  args.learning_rate type
 +args.scale_rewards=nope  ->  args.scale_rewards type
-+args.optim_args=nonsense  ->  args.optim_args type
-'+args.optim_args="rank=8,scale"'  ->  args.optim_args type
 algo=dpo +args.f_divergence_type=kl  ->  args.f_divergence_type type
 algo=dpo +args.f_divergence_type=js_divergence 'args.loss_type=[aot]'  ->  args.f_divergence_type conflict
 algo=dpo 'args.loss_type=[exo_pair]'  ->  args.label_smoothing conflict
@@ -97,8 +93,6 @@ args.beta=0 +args.sync_ref_model=true  ->  args.sync_ref_model conflict
 +args.torch_compile_mode=fastest  ->  args.torch_compile_mode type
 +args.include_num_input_tokens_seen=some  ->  args.include_num_input_tokens_seen type
 +args.use_liger_kernel=true  ->  args.use_liger_kernel missing
-logging=wandb "logging.wandb_project='"' '"'"  ->  logging.wandb_project type
-logging=wandb logging.wandb_project=a/b  ->  logging.wandb_project type
 max_tokens={LONG}  ->  max_tokens *
 output_dir=a{LONG}  ->  output_dir *
 args.save_strategy=false  ->  args.save_strategy type
@@ -117,8 +111,8 @@ algo.loss_constant=0 loss_type=dr_grpo  ->  algo.loss_constant range
 'algo.curriculum.budgets=[0,64]' 'algo.curriculum.from_steps=[0,20]'  ->  algo.curriculum.budgets range
 algo=ppo algo.init_kl_coef=0 algo.target_kl=1  ->  algo.init_kl_coef conflict
 algo=ppo reward=none  ->  algo conflict
-algo=ppo +args.beta=0.1  ->  args.beta conflict
-algo=ppo loss_type=grpo  ->  args.loss_type conflict
+algo=ppo +args.beta=0.1  ->  args.beta unknown
+algo=ppo loss_type=grpo  ->  args.loss_type unknown
 args.loss_type=dr_grpo  ->  args.loss_type conflict
 loss_type=dr_grpo args.loss_type=grpo  ->  args.loss_type conflict
 experiment=compare_dr_grpo args.loss_type=dapo  ->  args.loss_type conflict
@@ -148,7 +142,7 @@ run.name=-x  ->  run.name type
 "run.tags=['']"  ->  run.tags type
 run.tags=x  ->  run.tags type
 scale=ddp  ->  scale conflict
-args.seed=abc args.temperature=0 +args.bta=1  ->  args.bta unknown, args.seed type, args.temperature range
++args.seed=abc args.temperature=0 +args.bta=1  ->  args.bta unknown, args.seed type, args.temperature range
 """
 
 ACCEPTED = r"""

@@ -43,7 +43,6 @@ def test_every_remedy_that_falls_here_is_an_arm_at_equal_tokens_that_changes_one
     settings = compose_remedies("countdown_tiny")
     base = settings["none"]
     for cfg in settings.values():
-        cfg.algo.args.pop("reward_weights")  # follows the rewards
         assert (cfg.train_tokens, cfg.max_tokens, cfg.eval) == (40_000, 48, base.eval)
     changed = {arm: sum(getattr(cfg, part) != getattr(base, part) for part in ("reward", "algo", "task"))
                for arm, cfg in settings.items()}  # fmt: skip

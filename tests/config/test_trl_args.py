@@ -3,6 +3,7 @@ from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import get_args
 
 import pytest
 import torch
@@ -12,7 +13,6 @@ from rlhf_exp.config import device
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.config.trl_arguments import RANGES, load_arguments
-from rlhf_exp.config.values import choices
 from rlhf_exp.errors import ConfigError
 
 TRAINERS = Path(find_spec("trl").origin).parent / "trainer"
@@ -29,6 +29,8 @@ def test_every_grpo_loss_builds(loss):
     args = build_args(compose_config(["device=cpu", f"loss_type={loss}"]))
     assert args.loss_type == loss
     assert (args.generation_batch_size, args.use_cpu, args.bf16) == (128, True, False)
+    assert (args.seed, args.max_completion_length, args.reward_weights) == (0, 96, [1.0, 0.25])
+    assert args.output_dir.endswith("/checkpoints") and args.model_init_kwargs["dtype"] == "float32"
 
 
 def test_what_trl_itself_refuses_is_one_line():
@@ -43,8 +45,9 @@ def test_what_trl_itself_refuses_is_one_line():
         (["+algo.args.lr_scheduler_kwargs={lr_min: 1}"], "algo.args.lr_scheduler_kwargs={lr_min: 1}: get_linear_"),
         (["algo.args.lr_scheduler_type=warmup_stable_decay"], "algo.args.lr_scheduler_type=warmup_stable_decay: get"),
         (["+algo.args.cache_implementation=nope"], "algo.args.cache_implementation=nope: Invalid `cache_"),
-        (["+algo.args.accelerator_config=nope.json"], "algo.args: [Errno 2] No such file or directory: 'nope.json'"),
         (["+algo.args.torch_compile_backend=nope"], "algo.args.torch_compile_backend=nope: must be one of "),
+        (["+algo.args.optim_args=nonsense"], "algo.args.optim_args=nonsense: not enough values"),
+        (["+algo.args.accelerator_config=nope.json"], "algo.args: [Errno 2] No such file or directory: 'nope.json'"),
     ],
 )  # fmt: skip
 def test_what_transformers_refuses_only_when_training_begins_is_refused_before(typed, line):
@@ -65,7 +68,7 @@ def test_a_whole_number_is_a_float_where_trl_has_one():
 def test_a_gpu_that_torch_does_not_find_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(device, "cuda_major", lambda: 9)
-    assert refuse("device=cuda") == ["algo.args.use_cpu=false: torch finds no usable GPU; use device=cpu"]
+    assert refuse("device=cuda") == ["device.use_cpu=false: torch finds no usable GPU; use device=cpu"]
 
 
 def test_every_algorithm_has_its_config_class():
@@ -74,7 +77,7 @@ def test_every_algorithm_has_its_config_class():
 
 
 def list_texts(name):
-    return {choice for choice in choices(load_arguments("grpo")[name].annotation) if choice not in ("true", "false")}
+    return {choice for choice in get_args(load_arguments("grpo")[name].annotation) if isinstance(choice, str)}
 
 
 def test_our_choices_are_those_of_the_installed_trl():

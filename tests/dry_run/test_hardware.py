@@ -56,8 +56,9 @@ def test_a_step_that_cannot_be_divided_is_refused():
 
 def test_defaults_without_an_experiment_follow_the_hardware():
     def read(hardware):
-        args = compose_config([f"hardware={hardware}", "dry_run=true", "model=qwen3_1_7b", "device=auto"]).algo.args
-        return args["per_device_train_batch_size"], args["gradient_accumulation_steps"], args["bf16"]
+        cfg = compose_config([f"hardware={hardware}", "dry_run=true", "model=qwen3_1_7b", "device=auto"])
+        args = cfg.algo.args
+        return args["per_device_train_batch_size"], args["gradient_accumulation_steps"], cfg.device.bf16
 
     assert read("here")[:2] == (4, 32)
     assert [read(hardware) for hardware in HARDWARE[1:]] == [(4, 32, True), (16, 8, True), (16, 1, True)]

@@ -59,7 +59,7 @@ def runs(monkeypatch):
     [
         ("leraning_rate=1", "leraning_rate=1: no such key; did you mean algo.args.learning_rate?"),
         ("algo.args.top_p=0.9", "algo.args.top_p=0.9: not there yet; add it with a plus: +algo.args.top_p=0.9"),
-        ("algo=ppo algo.args.beta=0.1 algo.args.top_k=5", "algo.args.beta=0.1: not read with algo=ppo"),
+        ("algo=ppo algo.args.beta=0.1 algo.args.top_k=5", "algo.args.beta=0.1: a key of algo=grpo and "),
         ("reward.weights.brief=1", "reward.weights.brief: no such reward; must be one of brevity, "),
         ("--package algo", "--package: only with --cfg"), ("--resolve", "--resolve: only with --cfg"),
         ("--cfg job --package algo.arg", "--package algo.arg: no such key; did you mean algo.args?"),
@@ -90,8 +90,8 @@ def test_a_mistake_is_one_line_and_status_2_and_leaves_nothing(command, typed, l
 @pytest.mark.parametrize(
     ("typed", "found"),
     [
-        ("algo=grpo +reward.weights.brevity=0.5 --cfg job --resolve", "  - 0.5"),
-        ("algo=ppo --cfg all --resolve --package algo.args.reward_weights", "- 1.0"),
+        ("algo=grpo +reward.weights.brevity=0.5 --cfg job --resolve", "    brevity: 0.5"),
+        ("algo=ppo --cfg all --resolve --package reward.weights", "outcome: 1.0"),
         ("algo=dpo --cfg job --package algo.args", "max_steps: 100"), ("--cfg hydra --resolve", "hydra:"),
         ("algo=grpo seed=1 --hydra-help", "--config-dir FOLDER"),
     ],
@@ -131,8 +131,7 @@ def test_runs_that_start_in_one_second_have_a_folder_each_by_one_name_everywhere
     for seed, (cfg, folder) in enumerate(runs, 1):
         saved = OmegaConf.load(folder / ".hydra" / "config.yaml")
         for found in (saved, cfg):
-            named = (found.seed, found.output_dir, found.algo.args["output_dir"])
-            assert named == (seed, str(folder), f"{folder}/checkpoints")
+            assert (found.seed, found.output_dir) == (seed, str(folder))
         assert saved.algo.args == cfg.algo.args and "${" not in (folder / ".hydra" / "config.yaml").read_text()
         assert OmegaConf.load(folder / ".hydra" / "overrides.yaml") == [f"seed={seed}", "run.name=mine"]
     assert os.readlink("outputs/latest") == "countdown/grpo/mine_2026-01-02_03-04-05_2"
@@ -241,7 +240,7 @@ def test_a_sweep_with_a_bad_job_runs_none_and_names_every_problem(command, runs,
     assert command("-m", "max_tokens=8,0", "seed=0,-1", "eval.rows=-3", *dry, "output_dir=there")[0] == 2
     status, lines = command("-m", "max_tokens=8,0", "seed=0,-1", *dry, "output_dir=there")
     assert (status, runs, os.listdir()) == (2, [], [])
-    wrong_seed, wrong_tokens = "seed=-1: must be a whole number >= 0, <= 4294967295", "max_tokens=0: must be a whole"
+    wrong_seed, wrong_tokens = "seed=-1: must be greater than or equal to 0", "max_tokens=0: must be greater"
     assert lines[0] == f"rlhf_exp: job 2 of 4 (max_tokens=8 seed=-1 {given}): {wrong_seed}"
     assert lines[1].startswith(f"rlhf_exp: job 3 of 4 (max_tokens=0 seed=0 {given}): {wrong_tokens}")
     assert len(lines) == 5 and lines[-1] == "rlhf_exp: none of 4 jobs was started"

@@ -57,7 +57,7 @@ def test_a_failed_check_refuses_the_run_by_name_and_off_skips_all_checks(launch,
 
 
 def test_an_unknown_choice_is_refused(launch):
-    assert launch("preflight=maybe").stderr == "rlhf_exp: preflight=maybe: must be one of on, off, only\n"
+    assert launch("preflight=maybe").stderr == "rlhf_exp: preflight=maybe: must be 'on', 'off' or 'only'\n"
     pushed = launch("preflight=only", "hub.push=true", "hub.repo=a/b").stderr
     assert "hub.push=true: preflight=only trains nothing that could be pushed" in pushed
 

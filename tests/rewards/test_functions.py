@@ -46,7 +46,7 @@ def refuse(where):
 def test_a_function_of_the_users_stands_beside_the_packages_rewards(write):
     where = write("def short(prompts, completions, **kwargs):\n    return [-len(text) for text in completions]\n")
     reward = build(where)
-    assert compose(where).algo.args["reward_weights"] == [1.0, 0.5] and reward.__name__ == "short"
+    assert list(compose(where).reward.weights.values()) == [1.0, 0.5] and reward.__name__ == "short"
     assert reward(**CALL, trainer_state=None, log_metric=None, log_extra=None) == [-1.0, -2.0]
     assert score_completions([reward], ROWS, ["a", "bb"], [[1], [1, 2]]) == [{"short": -1.0}, {"short": -2.0}]
 

@@ -118,7 +118,7 @@ def test_what_is_no_task_is_refused_in_one_line(load, change, line):
         ("def read(keys):\n    return {}", [], "mine.py has no OwnTask; it has [read]"),
         (MINE.replace("def grade", "def grader"), [], "algo=grpo: needs a reward; set a method grade"),
         (MINE, ["algo=sft", "reward=none"], "algo=sft: needs a method demonstration(self, item, seed) in the file"),
-        (MINE, ["task.options=3"], "task.options=3: must be a mapping"),
+        (MINE, ["task.options=3"], "task.options=3: must be a valid dictionary"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_a_task_is_refused_before_anything_loads(compose, source, overrides, line):

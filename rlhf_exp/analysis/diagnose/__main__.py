@@ -8,7 +8,7 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from rlhf_exp.analysis.diagnose import diagnose, diagnose_run, foreign
 from rlhf_exp.analysis.diagnose.calibration import Calibration, load_calibration
@@ -44,7 +44,7 @@ def _work(arguments: list[str]) -> None:
     if missing := [f"--{flag} {path}: no such file" for flag, path in files.items() if path and not path.is_file()]:
         raise ConfigError(missing)
     for flag, (value, name) in given.items():
-        if value is not None and (problems := find_problems(flag, value, float, RANGES[name])):
+        if value is not None and (problems := find_problems(flag, value, Annotated[float, RANGES[name]])):
             raise ConfigError(problems)
         if value is not None and not log:
             raise ConfigError([f"{flag}: only with --trl or --wandb; a run's folder tells it"])

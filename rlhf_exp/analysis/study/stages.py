@@ -17,7 +17,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from rlhf_exp.config.keys import name_key
 from rlhf_exp.config.reading import check_overrides, quote, set_text
-from rlhf_exp.config.values import SEED, find_problems, one_of, suggest
+from rlhf_exp.config.values import Seed, find_problems, one_of, suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.arguments import find_config_dir
 from rlhf_exp.launch.explain import explaining
@@ -27,9 +27,8 @@ from rlhf_exp.runs.records import read
 FIRST = ("hydra/launcher=joblib", "skip_finished=true")
 """Options of every stage, which later ones may replace."""
 SEEDS = [0, 1, 2]
-STUDY = {"title": str, "claims": str, "seeds": list[int], "options": list[str], "stages": dict}
-STAGE = {"needs": dict[str, str], "seeds": list[int], "options": list[str], "apart": bool, "against": str}
-BOUNDS = {"seeds": SEED}
+STUDY = {"title": str, "claims": str, "seeds": list[Seed], "options": list[str], "stages": dict}
+STAGE = {"needs": dict[str, str], "seeds": list[Seed], "options": list[str], "apart": bool, "against": str}
 INSTEAD = {"output_dir": "--out FOLDER", "hydra.sweep.dir": "--out FOLDER", "dry_run": "--dry-run", "resume": "nothing"}
 """Keys that a study does not take, and what to use."""
 
@@ -115,11 +114,11 @@ def _find_mistakes(values: dict[str, Any]) -> Iterator[str]:
     if not values.get("stages"):
         yield from () if "defaults" in values else ("has neither stages:, as a study, nor defaults:, as a sweep",)
         return
-    found, stages = [*check_keys("", values, STUDY, BOUNDS)], values["stages"]
+    found, stages = [*check_keys("", values, STUDY)], values["stages"]
     for name, stage in stages.items() if isinstance(stages, dict) else ():
         is_mapping = re.fullmatch(r"\w[\w.+-]*", str(name)) and isinstance(stage, dict)
         what = f"stages.{name}: must be a folder's name, and hold some of {', '.join(STAGE)}"
-        found += check_keys(f"stages.{name}.", stage, STAGE, BOUNDS) if is_mapping else [what]
+        found += check_keys(f"stages.{name}.", stage, STAGE) if is_mapping else [what]
     yield from found
     for name, needs in {} if found else _list_needs(stages).items():
         unknown = [other for other in needs if other not in stages]
@@ -130,12 +129,12 @@ def _find_mistakes(values: dict[str, Any]) -> Iterator[str]:
         yield f"stages: a circle, {' needs '.join(reversed(error.args[1]))}"
 
 
-def check_keys(place: str, values: dict, types: dict[str, Any], bounds: dict[str, str]) -> Iterator[str]:
-    """The mistakes in the keys of a mapping, and in the types and bounds of its values."""
+def check_keys(place: str, values: dict, types: dict[str, Any]) -> Iterator[str]:
+    """The mistakes in the keys of a mapping, and in the types of its values."""
     for key, value in values.items():
         if key not in types:
             yield f"{place}{key}: no such key; {one_of(key, list(types))}"
-        elif problems := find_problems(f"{place}{key}", value, types[key], bounds.get(key)):
+        elif problems := find_problems(f"{place}{key}", value, types[key]):
             yield from problems
         elif value == [] and key == "seeds":
             yield f"{place}seeds: must name at least one"

@@ -13,12 +13,6 @@ from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import one_of
 from rlhf_exp.errors import Problem, show
 
-NOT_WITH_PPO = (
-    *("loss_type", "beta", "scale_rewards", "mask_truncated_completions", "importance_sampling_level"),
-    *("multi_objective_aggregation", "sync_ref_model"),
-)
-"""Arguments of GRPOConfig that PPO does not read."""
-
 WITH_DIVERGENCE = {"sigmoid", "sigmoid_norm", "hinge", "ipo", "exo_pair", "robust", "discopop", "sft"}
 """Losses of DPO that TRL has for other divergences than the reverse KL."""
 
@@ -164,9 +158,6 @@ def check_ppo(cfg: Config) -> Iterator[Problem]:
     if not isinstance(cfg.algo, Ppo):
         return
     algo, args = cfg.algo, cfg.algo.args
-    for name in [name for name in NOT_WITH_PPO if name in args]:
-        own = "algo.init_kl_coef, algo.whiten_advantages and algo.missing_eos_penalty"
-        yield conflict(cfg, f"algo.args.{name}", f"not read with algo=ppo, which has {own}; leave it out")
     if algo.target_kl is not None:
         if algo.init_kl_coef == 0:
             yield conflict(cfg, "algo.init_kl_coef", "must be > 0 with algo.target_kl, which steers it by factors")

@@ -1,11 +1,10 @@
 """Refuses TRL's arguments that would do nothing here, contradict another key, or make resuming inexact."""
 
 from collections.abc import Iterator
-from typing import Any
 
-from rlhf_exp.config.schema import Config, conflict, find_value
+from rlhf_exp.config.schema import Config, conflict
 from rlhf_exp.config.trl_arguments import load_arguments
-from rlhf_exp.errors import Problem, show
+from rlhf_exp.errors import Problem
 
 _EVAL = "TRL evaluates nothing here; to measure in training use eval.every"
 _PUSH = "the model is pushed after the report; use hub.push=true hub.repo=ORG/NAME"
@@ -22,22 +21,18 @@ NOT_HERE = {
 }
 """Arguments, or the beginnings of their names, of which any value other than TRL's default is refused."""
 
-COPIES = {
+OWNED = {
+    "output_dir": "output_dir",
     "seed": "seed",
     "use_cpu": "device.use_cpu",
     "bf16": "device.bf16",
     "report_to": "logging.report_to",
     "trust_remote_code": "model.trust_remote_code",
+    "model_init_kwargs": "model.dtype, model.attn_implementation or peft.quantization",
     "max_completion_length": "max_tokens",
+    "reward_weights": "reward.weights",
 }
-"""Arguments that have the value of a config key; with two values, a run would train with one and record the other."""
-
-LOADING = {
-    "dtype": "model.dtype",
-    "attn_implementation": "model.attn_implementation",
-    "quantization_config": "peft.quantization",
-}
-"""The entries of model_init_kwargs: with these TRL loads the policy, so that what is measured loads equally."""
+"""Arguments that follow from other keys (trl_args.py fills them in), and the keys that set them."""
 
 SAMPLING = (
     *("max_new_tokens", "max_length", "max_tokens", "num_return_sequences", "num_beams", "n", "do_sample"),
@@ -47,7 +42,7 @@ SAMPLING = (
 
 
 def check_arguments(cfg: Config) -> Iterator[Problem]:
-    """Whether each argument is one for a run of this package, and has the value of its config key."""
+    """Whether each argument is one for a run of this package, and is not set by another key."""
     args, known = cfg.algo.args, load_arguments(cfg.algo.name)
     for name in [name for name, value in args.items() if name in known and value != known[name].default]:
         for why in [why for begin, why in NOT_HERE.items() if name.startswith(begin)]:
@@ -55,33 +50,7 @@ def check_arguments(cfg: Config) -> Iterator[Problem]:
     if "num_train_epochs" in args and (steps := args.get("max_steps", -1)) > 0:
         why = f" with algo.args.max_steps={steps}; add algo.args.max_steps=-1"
         yield conflict(cfg, "algo.args.num_train_epochs", why, "idle")
-    if any("=" not in part for part in (args.get("optim_args") or "=").split(",")):
-        yield conflict(cfg, "algo.args.optim_args", "NAME=VALUE of the optimizer's, by commas", "type")
-    sampling = args.get("generation_kwargs") or {}
-    for name in [name for name in sampling if name in SAMPLING]:
-        way = "; use max_tokens, algo.args.num_generations or the argument of that name"
-        yield Problem(f"algo.args.generation_kwargs.{name}", "owned", sampling[name], way)
-    loading = args.get("model_init_kwargs")
-    if not isinstance(loading, dict):
-        yield conflict(cfg, "algo.args.model_init_kwargs", f"a mapping of {', '.join(LOADING)}", "type")
-        return
-    given = args | {f"model_init_kwargs.{name}": value for name, value in loading.items()}
-    for name, (value, key) in _list_owned(cfg).items():
-        if name not in given or given[name] != value or type(given[name]) is not type(value):
-            found = given.get(name, "(deleted)")
-            yield Problem(f"algo.args.{name}", "owned", found, f", to {show(value)}; use {key}")
-    for name in [name for name in loading if name not in LOADING]:
-        why = f"no key but {', '.join(LOADING)} is allowed: the measurements would load the model without it"
-        yield Problem(f"algo.args.model_init_kwargs.{name}", "unknown", hint=why)
-
-
-def _list_owned(cfg: Config) -> dict[str, tuple[Any, str]]:
-    """The value that each argument must have by the config's own keys, and the key that sets it."""
-    keys = COPIES | {f"model_init_kwargs.{name}": key for name, key in LOADING.items()}
-    found = {name: (find_value(cfg, key), key) for name, key in keys.items()}
-    found["output_dir"] = (f"{cfg.output_dir}/checkpoints", "output_dir")
-    if cfg.algo.row.online:
-        found["reward_weights"] = (list(cfg.reward.weights.values()), "reward.weights")
-    else:
-        del found["max_completion_length"]
-    return found
+    for name in [name for name in args.get("generation_kwargs") or {} if name in SAMPLING]:
+        yield Problem(f"algo.args.generation_kwargs.{name}", "owned", hint="; use the key of that name")
+    for name in [name for name in args if name in OWNED]:
+        yield conflict(cfg, f"algo.args.{name}", f"; use {OWNED[name]}", "owned")

@@ -22,7 +22,6 @@ INIT = {"architecture": ("gpt2", "qwen2", "qwen3"), "tokenizer": ("words", "byte
 BY_SIZE = ("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
 """Arguments whose defaults depend on the model's size."""
 
-_PROJECT = re.compile(r"(?=.*\S)[^/\\#?%:]{1,128}")
 COLUMNS = ("step", "prompt", "completion", "advantage")
 """Of the table that TRL writes with log_completions, beside a column for each reward."""
 
@@ -123,13 +122,9 @@ def is_folder_name(name: object) -> bool:
 
 
 def check_labels(cfg: Config) -> Iterator[Problem]:
-    """Whether the run's name can begin a folder's name, and W&B takes the project's."""
+    """Whether the run's name can begin a folder's name."""
     if cfg.run.name is not None and not is_folder_name(cfg.run.name):
         yield conflict(cfg, "run.name", "letters, digits, and . _ + - after the first one, at most 100", "type")
-    if "wandb" in cfg.logging.report_to and not _PROJECT.fullmatch(cfg.logging.wandb_project):
-        yield conflict(
-            cfg, "logging.wandb_project", r"not blank, at most 128 letters, none of them / \ # ? % :", "type"
-        )
 
 
 def check_hub(cfg: Config) -> list[Problem]:

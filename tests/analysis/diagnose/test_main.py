@@ -128,7 +128,7 @@ BAD = {
     "nothing named": ([], "nothing to diagnose; name"),
     "no file": (["--trl", "nope.json"], "--trl nope.json: no such file"),
     "a folder without a log": (["--trl", "empty"], "empty: no trainer_state.json in it"),
-    "a price below 0": (["--trl", "foreign.json", "--beta", "-1"], "--beta=-1.0: must be a number >= 0"),
+    "a price below 0": (["--trl", "foreign.json", "--beta", "-1"], "--beta=-1.0: must be greater than or equal to 0"),
     "a rate of 0": (["--trl", "foreign.json", "--learning-rate", "0"], "--learning-rate=0.0: must be"),
     "a price beside a run": (["empty", "--beta", "0.1"], "--beta: only with --trl or --wandb"),
     "half a file": (["--trl", "half.json"], "not valid JSON"),

@@ -49,7 +49,7 @@ def test_without_a_name_it_lists_the_studies(study):
         (["chain.yaml", "--only", "grpo"], "grpo: model.path: needs the run outputs/chain/sft/seed-0, which has not"),
         (["chian.yaml"], "chian.yaml: no such study; must be one of chain; did you mean chain?"),
         (["chain.yaml", "--report"], "outputs/chain: no run of this study is in it yet"),
-        (["chain.yaml", "eval.rows=0"], "alone: eval.rows=0: must be a whole number >= 1"),
+        (["chain.yaml", "eval.rows=0"], "alone: eval.rows=0: must be greater than or equal to 1"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_refused_and_nothing_starts(study, tmp_path, arguments, line):

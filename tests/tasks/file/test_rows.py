@@ -74,7 +74,7 @@ def test_splits_are_found_by_the_names_that_the_source_has_for_them(tmp_path, so
         ("{train: 0, test: deb}", "deb|dev"),
         ("{train: 0, test: 0}", "task.splits: must name train, and no name twice"),
         ("{test: dev}", "task.splits: must name train"),
-        ("{train: 0, test: [dev]}", "task.splits.test=.dev.: must be text or a whole number or true or false"),
+        ("{train: 0, test: [dev]}", "task.splits.test=.dev.: must be a valid string or a valid integer"),
         ("{train: null}", "dev|train"),
     ):
         assert re.search(line, refuse(load_file, None, TEMPLATE, "reward=brevity", f"task.splits={names}", *where))
