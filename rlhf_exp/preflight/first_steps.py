@@ -26,7 +26,7 @@ from rlhf_exp.preflight import record_checks
 from rlhf_exp.preflight.check import Check
 from rlhf_exp.preflight.memory import try_longest_step
 from rlhf_exp.preflight.texts import check_held_rows, rank_pairs
-from rlhf_exp.trainers.series import DIFFERENCE
+from rlhf_exp.trainers.rollouts import DIFFERENCE
 
 MOST_STEPS = 20
 """Of steps after which some tensors of a model have changed, so many until those that have not are reported."""
