@@ -43,7 +43,7 @@ class Best:
 
     def resume(self) -> None:
         """Take up what the run has kept so far."""
-        self._kept = processes.on_main(lambda: find_best(self._folder.path)).best
+        self._kept = processes.on_main(lambda: find_best(self._folder.path))
         self._folder.record.best = self._kept and self._kept.facts
 
     def offer(self, step: int, figures: dict[str, float]) -> None:
@@ -77,7 +77,7 @@ class Validate(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, model: Any = None, **kwargs: Any) -> None:
         """A resumed run keeps the measurements up to the checkpoint's step, as metrics.jsonl does. If its best policy
-        is damaged, the checkpoint's takes its place."""
+        was removed, the checkpoint's takes its place."""
         kept = keep_lines(self._run_dir / ROWS, state.global_step, Measurement)
         if self._best is not None and state.global_step:
             self._best.resume()
