@@ -89,10 +89,8 @@ class Validate(TrainerCallback):
     def on_epoch_begin(self, args: Any, state: TrainerState, control: Any, model: Any = None, **kwargs: Any) -> None:
         """The start model is step 0, which has no row of TRL's."""
         if state.global_step == 0:
-            append(
-                self._run_dir / "metrics.jsonl",
-                Metrics.model_validate({"step": 0, "time_s": 0.0, **self._look(0, model)}),
-            )
+            row = Metrics.model_validate({"step": 0, "time_s": 0.0, **self._look(0, model)})
+            append(self._run_dir / "metrics.jsonl", row)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         ends = control.should_training_stop or state.global_step >= state.max_steps
