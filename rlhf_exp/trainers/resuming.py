@@ -47,14 +47,14 @@ class Resumable(AnyTrainer):
 
     _staging: Path | None = None
 
-    def train(self, resume_from_checkpoint: str | None = None) -> Any:
+    def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Train, from a checkpoint or from the first step.
 
         Raises:
             ConfigError: a file of the checkpoint holds more than numbers. (torch's message advises to run it.)
         """
         try:
-            return super().train(resume_from_checkpoint=resume_from_checkpoint)
+            return super().train(resume_from_checkpoint, *args, **kwargs)
         except torch.serialization.pickle.UnpicklingError:
             line = "one of its files (optimizer.pt, scheduler.pt, rng_state.pth) holds more than numbers, such as code,"
             line += " or is damaged; it is not read; remove this checkpoint to resume from the one before"

@@ -48,6 +48,8 @@ DIFFERENCE = "sampling/sampling_logp_difference"
 class Rollouts(Resumable):
     """Comes before a TRL trainer that samples among the bases."""
 
+    max_completion_length: Any
+
     rollouts = 0
     """How many have begun."""
 
