@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.schema import Config
-from rlhf_exp.evaluation.completions import sample_held_out
-from rlhf_exp.experiment import Experiment
+from rlhf_exp.evaluation.completions import EvalSet, sample_rows
 from rlhf_exp.graders.countdown import evaluate
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.rewards import RewardFunction, build_rewards, score_completions
@@ -154,8 +153,8 @@ def score_start_model(cfg: Config, rewards: dict[str, RewardFunction], rows: lis
     """What the start model's own completions earn."""
     source = resolve_model(cfg, None)
     tokenizer, model = load_tokenizer(source), load_policy(source)
-    experiment = Experiment(cfg, None, source, tokenizer, TaskRows(cfg.task.name, [], rows, None), [])
-    ids = [one.ids for one in sample_held_out(experiment, model)]
+    of = EvalSet.of(cfg, TaskRows(cfg.task.name, [], rows, None), tokenizer)
+    ids = [one.ids for one in sample_rows(of, model)]
     texts = tokenizer.batch_decode(ids, skip_special_tokens=True)
     return {name: score(reward, rows, texts, ids) for name, reward in rewards.items()}
 

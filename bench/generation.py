@@ -17,8 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.model_shape import ASSETS
-from rlhf_exp.evaluation.completions import sample_held_out
-from rlhf_exp.experiment import Experiment
+from rlhf_exp.evaluation.completions import EvalSet, sample_rows
 from rlhf_exp.models.generation import Sampling, sample_completions
 from rlhf_exp.tasks import load_task
 from rlhf_exp.tasks.tokens import encode_prompts
@@ -73,11 +72,11 @@ def main() -> None:
         cfg = compose_config(
             [f"max_tokens={max_tokens}", "task.numbers=[2,3,4]", "eval.rows=512", "generation=compact"]
         )
-        experiment = Experiment(cfg, None, None, tokenizer, load_task(cfg, tokenizer), [])
-        held_out, size = encode_prompts(tokenizer, experiment.task.eval), cfg.eval.batch_size
+        of = EvalSet.of(cfg, load_task(cfg, tokenizer), tokenizer)
+        held_out, size = encode_prompts(tokenizer, of.rows), cfg.eval.batch_size
         compare(
             f"evaluation of {len(held_out)} rows, {max_tokens} tokens",
-            lambda: sum(len(one.ids) for one in sample_held_out(experiment, model)),  # noqa: B023
+            lambda: sum(len(one.ids) for one in sample_rows(of, model)),  # noqa: B023
             lambda: sum(sample(held_out[i : i + size], max_tokens, "trl") for i in range(0, len(held_out), size)),  # noqa: B023
             repeats,
         )

@@ -11,11 +11,9 @@ from pathlib import Path
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation import baselines
-from rlhf_exp.experiment import Experiment
+from rlhf_exp.evaluation.completions import EvalSet
 from rlhf_exp.models.generation import Policy
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
-from rlhf_exp.runs.folder import RunFolder
-from rlhf_exp.runs.records import RunRecord
 from rlhf_exp.tasks import countdown_policies as policies
 from rlhf_exp.tasks import load_task
 
@@ -35,8 +33,8 @@ def main() -> None:
         source = resolve_model(cfg, path)
         tokenizer = load_tokenizer(source)
         task = load_task(cfg, tokenizer)
-        experiment = Experiment(cfg, RunFolder(path, RunRecord()), source, tokenizer, task, [])
-        best = baselines.measure_baselines(experiment, load_policy(source))
+        of = EvalSet.of(cfg, task, tokenizer)
+        best = baselines.measure_baselines(cfg, of, source, load_policy(source))
     print(f"| sampling baseline | on {baselines.MOST_ROWS} validation rows |")
     print("|---|---|")
     for name, accuracy in sorted(best.tried.items(), key=lambda item: item[1], reverse=True):

@@ -19,7 +19,7 @@ from transformers.utils import logging
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.evaluation.completions import sample_held_out
+from rlhf_exp.evaluation.completions import EvalSet, sample_rows
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
 from rlhf_exp.rewards import build_rewards
@@ -43,8 +43,9 @@ def measure(experiment: Experiment, model: PreTrainedModel, seeds: int) -> dict[
     cfg, task, tokenizer = experiment.cfg, experiment.task, experiment.tokenizer
     found: dict[str, list] = {"accuracy": [], "tokens": [], "completion": []}
     for seed in range(seeds):
-        seeded = replace(cfg, eval=replace(cfg.eval, seed=seed))
-        ids = [one.ids for one in sample_held_out(replace(experiment, cfg=seeded), model)]
+        of = EvalSet.of(cfg, task, tokenizer)
+        seeded = replace(of, draws=replace(of.draws, key=("evaluation", seed)))
+        ids = [one.ids for one in sample_rows(seeded, model)]
         texts = tokenizer.batch_decode(ids, skip_special_tokens=True)
         grades = [task.grade(text, row).outcome == "correct" for text, row in zip(texts, task.eval, strict=True)]
         found["accuracy"].append(grades)

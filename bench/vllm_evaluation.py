@@ -17,8 +17,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.evaluation.completions import sample_held_out
-from rlhf_exp.experiment import Experiment
+from rlhf_exp.evaluation.completions import EvalSet, sample_rows
 from rlhf_exp.models.loading import load_policy, load_tokenizer
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.tasks import load_task
@@ -44,8 +43,7 @@ def main() -> None:
         for which, source in (("start", start), ("trained", start.at(args.run / "model"))):
             own = replace(cfg, eval=replace(cfg.eval, engine=engine))
             model, began = load_policy(source), time.perf_counter()
-            experiment = Experiment(own, None, source, tokenizer, task, [])
-            found = sample_held_out(experiment, model, source=source)
+            found = sample_rows(EvalSet.of(own, task, tokenizer), model, source=source)
             seconds = time.perf_counter() - began
             texts = tokenizer.batch_decode([one.ids for one in found], skip_special_tokens=True)
             right[which] = np.array([task.grade(text, row).score == 1 for text, row in zip(texts, rows, strict=True)])

@@ -14,6 +14,7 @@ from rlhf_exp.runs.folder import RunFolder
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from rlhf_exp.evaluation.completions import EvalSet
     from rlhf_exp.models.source import ModelSource
     from rlhf_exp.rewards import RewardFunction
     from rlhf_exp.tasks import TaskRows
@@ -29,7 +30,7 @@ class Experiment:
         task: the rows to train on and the held-out rows.
         rewards: in the order of `cfg.reward.weights`.
         args: TRL's arguments, of the algorithm's own class; None if nothing is trained.
-        sets: of each of `eval.sets` the same with its config, held-out rows and rewards.
+        sets: the rows of each of `eval.sets`, with its grader and rewards.
     """
 
     cfg: Config
@@ -39,4 +40,4 @@ class Experiment:
     task: "TaskRows"
     rewards: "list[RewardFunction]"
     args: Any = None
-    sets: "dict[str, Experiment]" = field(default_factory=dict)
+    sets: "dict[str, EvalSet]" = field(default_factory=dict)

@@ -11,13 +11,13 @@ import time
 import traceback
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from huggingface_hub import HfApi
-from transformers import TrainingArguments
+from transformers import PreTrainedTokenizerBase, TrainingArguments
 
 from rlhf_exp import processes
 from rlhf_exp.analysis.diagnose import diagnose_run
@@ -30,6 +30,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.describe.figures import list_rows, write_data
 from rlhf_exp.dry_run.load import build_on_meta
 from rlhf_exp.errors import FAILED, ConfigError, NonFiniteLoss, Stop, name_error, read_message, say, tell
+from rlhf_exp.evaluation.completions import EvalSet
 from rlhf_exp.evaluation.draw import sample
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator
 from rlhf_exp.experiment import Experiment
@@ -213,24 +214,23 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> tuple[Expe
         for key, of in cfg.list_reward_models().items():
             if is_hub_id(str(of.reward.path)):
                 check_inputs(cfg, folder, {key: locate_reward_model(of).identify()})
-        experiment = Experiment(cfg, folder, model, tokenizer, task, rewards, args)
-        sets = {name: load_set(experiment, name) for name in cfg.sets}
-        check_inputs(cfg, folder, {f"rows of {name}": hash_rows(of.task.eval) for name, of in sets.items()})
-    return replace(experiment, sets=sets), memory
+        vocabulary = model.config.get_text_config().vocab_size
+        sets = {name: load_set(name, of, tokenizer, vocabulary) for name, of in cfg.sets.items()}
+        check_inputs(cfg, folder, {f"rows of {name}": hash_rows(of.rows) for name, of in sets.items()})
+    return Experiment(cfg, folder, model, tokenizer, task, rewards, args, sets), memory
 
 
-def load_set(experiment: Experiment, name: str) -> Experiment:
-    """The experiment on the rows of one of its evaluation sets, with the rewards of that.
+def load_set(name: str, cfg: Config, tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> EvalSet:
+    """The rows of one of `eval.sets`, with its grader and rewards; `cfg` is of the set (Config.sets).
 
     Raises:
         ConfigError: rows or rewards that cannot be used, in lines that begin with the set.
     """
-    cfg, tokenizer = experiment.cfg.sets[name], experiment.tokenizer
     try:
         task = load_held_out(cfg, tokenizer, cfg.eval.split, cfg.eval.limit)
-        check_vocabulary(tokenizer, task, experiment.model.config.get_text_config().vocab_size)
+        check_vocabulary(tokenizer, task, vocabulary)
         check_budget(cfg, tokenizer, task.eval)
-        return replace(experiment, cfg=cfg, task=task, rewards=build_rewards(cfg, task))
+        return EvalSet.of(cfg, task, tokenizer, build_rewards(cfg, task))
     except ConfigError as error:
         raise type(error)([f"eval.sets.{name}: {line}" for line in error.problems]) from None
 

@@ -24,7 +24,7 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.adapters import record_base
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.preflight.first_steps import FirstSteps
-from rlhf_exp.runs.checkpoints import clear_unfinished, find_best, find_checkpoint, read_step
+from rlhf_exp.runs.checkpoints import clear_unfinished, find_checkpoint, read_step
 from rlhf_exp.runs.environment import peak_memory_mb
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.load import load_run
@@ -32,7 +32,8 @@ from rlhf_exp.runs.manifest import replace_folder, staged
 from rlhf_exp.runs.records import Measurement
 from rlhf_exp.runs.stopping import StopSignals
 from rlhf_exp.trainers import build_trainer
-from rlhf_exp.trainers.resuming import Resumable, ResumableRollouts
+from rlhf_exp.trainers.resuming import Resumable
+from rlhf_exp.trainers.rollouts import Rollouts
 from rlhf_exp.trainers.vllm import EngineCallback
 
 
@@ -54,7 +55,7 @@ def train(experiment: Experiment, probe: Probe | None, signals: StopSignals) -> 
     validation = Validation(experiment) if cfg.eval.every is not None else None
     best = Best(folder, validation.metric, save) if validation is not None and cfg.eval.best else None
     meter = add_callbacks(trainer, experiment, probe, signals, validation, best)
-    train_from_checkpoint(trainer, folder, meter, resumed=cfg.resume is not None, keeps_best=best is not None)
+    train_from_checkpoint(trainer, folder, meter, resumed=cfg.resume is not None)
     if received := processes.broadcast(signals.received):
         raise Stop(received)
     if signals.alarm and not trainer.is_over():
@@ -94,7 +95,7 @@ def add_callbacks(
         callbacks.insert(0, Validate(folder, measure, cfg.eval.every, best))
     if not trainer.args.disable_tqdm:
         trainer.add_callback(QuietProgress())
-    if isinstance(trainer, ResumableRollouts):
+    if isinstance(trainer, Rollouts):
         if cfg.algo.args.get("use_vllm"):
             trainer.add_callback(EngineCallback(trainer))
         if monitor.completions:
@@ -145,22 +146,13 @@ class KeepRecord(TrainerCallback):
     on_save = on_log
 
 
-def train_from_checkpoint(
-    trainer: Resumable, folder: RunFolder, meter: ComputeMeter, resumed: bool, keeps_best: bool
-) -> None:
-    """Train, from the last whole checkpoint if the run is resumed; if its best policy is damaged, from the last one
-    that is not newer than that, since training then comes to it again. Steps, tokens and compute are recorded however
+def train_from_checkpoint(trainer: Resumable, folder: RunFolder, meter: ComputeMeter, resumed: bool) -> None:
+    """Train, from the last whole checkpoint if the run is resumed. Steps, tokens and compute are recorded however
     training ends."""
     newest = processes.on_main(lambda: find_checkpoint(folder.path))
     start = newest.path if resumed else None
     for line in newest.broken:
         tell(f"{line}; put aside, {f'resuming from {start.name}' if start else 'starting anew'}")
-    if start and keeps_best:
-        kept = processes.on_main(lambda: find_best(folder.path))
-        if kept.lost is not None:
-            start = processes.on_main(partial(find_checkpoint, folder.path, up_to=kept.lost)).path or start
-            for line in kept.broken:
-                tell(f"{line}; left out, the best policy is looked for again from {start.name} on")
     if start:
         tell(f"resuming after step {read_step(start)}")
     processes.on_main(lambda: clear_unfinished(Path(trainer.args.output_dir), start))

@@ -1,7 +1,6 @@
 """A trainer of any algorithm on rows and rewards of a test's own, and models whose mistakes show."""
 
 import json
-from dataclasses import replace
 
 import torch
 from transformers import AutoModelForCausalLM
@@ -54,8 +53,8 @@ def load_experiment(folder, *overrides):
     source = resolve_model(cfg, folder)
     tokenizer = load_tokenizer(source)
     task = load_task(cfg, tokenizer)
-    made = Experiment(cfg, RunFolder(folder, RunRecord()), source, tokenizer, task, build_rewards(cfg, task))
-    return replace(made, sets={name: load_set(made, name) for name in cfg.sets})
+    sets = {name: load_set(name, of, tokenizer, len(tokenizer)) for name, of in cfg.sets.items()}
+    return Experiment(cfg, RunFolder(folder, RunRecord()), source, tokenizer, task, build_rewards(cfg, task), sets=sets)
 
 
 def reward_length(completions, **columns):

@@ -7,7 +7,7 @@ from rlhf_exp.trainers.rloo import ResumableRLOOTrainer
 
 
 class PositiveRLOOTrainer(ResumableRLOOTrainer):
-    def _generate_and_score_completions(self, inputs):
-        batch = super()._generate_and_score_completions(inputs)
+    def finish_rollout(self, batch):
+        batch = super().finish_rollout(batch)
         batch["advantages"] = batch["advantages"].clamp(min=0)
         return batch

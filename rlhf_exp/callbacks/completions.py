@@ -17,7 +17,7 @@ from rlhf_exp.graders import read_text
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.records import Completion, append, keep_lines, read_lines, write_lines
 from rlhf_exp.tasks.texts import describe_prompt
-from rlhf_exp.trainers.resuming import ResumableRollouts
+from rlhf_exp.trainers.rollouts import Rollouts
 
 MOST_BYTES = 16_000_000
 """The size above which rollouts are thinned out."""
@@ -33,7 +33,7 @@ class CompletionsWriter(TrainerCallback):
     by 4 and so on; from then on only such rollouts are written. So they stay evenly spaced over the run.
     """
 
-    def __init__(self, trainer: ResumableRollouts, folder: RunFolder, most: int) -> None:
+    def __init__(self, trainer: Rollouts, folder: RunFolder, most: int) -> None:
         self._trainer: Any = trainer
         self._folder, self._path = folder, folder.path / "completions.jsonl"
         group = self._trainer.num_generations

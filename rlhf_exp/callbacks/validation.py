@@ -43,7 +43,7 @@ class Best:
 
     def resume(self) -> None:
         """Take up what the run has kept so far."""
-        self._kept = processes.on_main(lambda: find_best(self._folder.path)).best
+        self._kept = processes.on_main(lambda: find_best(self._folder.path))
         self._folder.record.best = self._kept and self._kept.facts
 
     def offer(self, step: int, figures: dict[str, float]) -> None:
@@ -77,7 +77,7 @@ class Validate(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, model: Any = None, **kwargs: Any) -> None:
         """A resumed run keeps the measurements up to the checkpoint's step, as metrics.jsonl does. If its best policy
-        is damaged, the checkpoint's takes its place."""
+        was removed, the checkpoint's takes its place."""
         kept = keep_lines(self._run_dir / ROWS, state.global_step, Measurement)
         if self._best is not None and state.global_step:
             self._best.resume()
@@ -89,10 +89,8 @@ class Validate(TrainerCallback):
     def on_epoch_begin(self, args: Any, state: TrainerState, control: Any, model: Any = None, **kwargs: Any) -> None:
         """The start model is step 0, which has no row of TRL's."""
         if state.global_step == 0:
-            append(
-                self._run_dir / "metrics.jsonl",
-                Metrics.model_validate({"step": 0, "time_s": 0.0, **self._look(0, model)}),
-            )
+            row = Metrics.model_validate({"step": 0, "time_s": 0.0, **self._look(0, model)})
+            append(self._run_dir / "metrics.jsonl", row)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         ends = control.should_training_stop or state.global_step >= state.max_steps

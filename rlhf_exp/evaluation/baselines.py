@@ -1,6 +1,6 @@
 """Measures sampling baselines (`task.baselines`): the start model's weights, sampled in other ways than the run does.
 
-    best = measure_baselines(experiment, start_model)
+    best = measure_baselines(cfg, of, source, start_model)
     best.describe(cfg.max_tokens, trained)        # `baselines` of evaluation.json
     best.list_rows(task.eval)                     # policies.jsonl
 
@@ -20,11 +20,11 @@ from transformers import PreTrainedTokenizerBase
 from rlhf_exp.analysis.stats import DIFFERENCES, paired_interval
 from rlhf_exp.config.schema import Config
 from rlhf_exp.evaluation.cache import sample_cached
-from rlhf_exp.evaluation.completions import judge
+from rlhf_exp.evaluation.completions import EvalSet, judge
 from rlhf_exp.evaluation.metrics import average_rows, summarise
-from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.generation import FORBIDDEN, OF_EVERY_TASK, Policy
+from rlhf_exp.models.generation import FORBIDDEN, OF_EVERY_TASK, Policy, choose_method
 from rlhf_exp.models.scoring import Model
+from rlhf_exp.models.source import ModelSource
 from rlhf_exp.progress import progress
 from rlhf_exp.runs import records
 from rlhf_exp.runs.records import Completion
@@ -69,23 +69,30 @@ class BestBaseline:
         return records.Policy(family=self.policy.family, policy=self.policy.name, id=ids, accuracy=correct)
 
 
-def measure_baselines(experiment: Experiment, model: Model) -> BestBaseline:
-    """The best sampling baseline; `model` is the start model."""
-    cfg, tokenizer, graded = experiment.cfg, experiment.tokenizer, replace(experiment, rewards=[])
-    validation = load_held_out(cfg, tokenizer, "validation", min(cfg.eval.limit, MOST_ROWS)).eval
+def measure_baselines(cfg: Config, of: EvalSet, source: ModelSource, model: Model | None) -> BestBaseline:
+    """The best sampling baseline on the rows of `of`; `model` is the start model."""
+    validation = load_held_out(cfg, of.tokenizer, "validation", min(cfg.eval.limit, MOST_ROWS)).eval
+
+    def sample(policy: Policy, rows: list[Row], purpose: str, completions: int = 1) -> list[Completion]:
+        """Graded completions."""
+        draws = replace(
+            of.draws, sampling=policy.change(of.draws.sampling), key=(purpose, cfg.eval.seed), completions=completions,
+            greedy=False, method=choose_method(cfg),
+        )  # fmt: skip
+        asked, title = replace(of, rows=rows, draws=draws, rewards=()), f"{policy.family}, {policy.name}"
+        return judge(asked, sample_cached(asked, source, cfg.eval.cache_dir, title, model)[0])
 
     def measure(policy: Policy, rows: int) -> float:
-        on_validation = replace(graded, task=replace(graded.task, eval=validation[:rows]))
-        accuracy = average_rows(_sample(on_validation, model, policy, 1, "validation"))["accuracy"].mean()
+        found = sample(policy, validation[:rows], "validation")
         bar.update()
-        return float(accuracy)
+        return float(average_rows(found)["accuracy"].mean())
 
-    candidates = list_candidates(cfg, tokenizer)
+    candidates = list_candidates(cfg, of.tokenizer)
     total = sum(policies for policies, _ in plan_rounds(len(candidates), len(validation)))
     with progress(total + 1, "baselines", "policy") as bar:
         best, tried = sift(candidates, measure, len(validation))
         k = 1 if best.temperature == 0 else cfg.eval.completions
-        return BestBaseline(best, tried, _sample(graded, model, best, k, "evaluation"))
+        return BestBaseline(best, tried, sample(best, of.rows, "evaluation", k))
 
 
 def sift(
@@ -119,13 +126,3 @@ def list_candidates(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> list[Pol
     forbidden = [policy for policy in alone if policy.family == FORBIDDEN]
     others = [policy for policy in alone if policy.family != FORBIDDEN]
     return [*alone, *(policy.combine(never) for never in forbidden for policy in others)]
-
-
-def _sample(experiment: Experiment, model: Model, policy: Policy, completions: int, purpose: str) -> list[Completion]:
-    """Graded completions of the experiment's held-out rows."""
-    sampling = replace(experiment.cfg.eval, greedy=False, completions=completions, engine="transformers")
-    temperature = sampling.temperature if policy.temperature is None else policy.temperature
-    cfg = replace(experiment.cfg, eval=replace(sampling, temperature=temperature))
-    experiment = replace(experiment, cfg=cfg)
-    found, _ = sample_cached(experiment, f"{policy.family}, {policy.name}", model, purpose, policy.processors)
-    return judge(experiment, found)

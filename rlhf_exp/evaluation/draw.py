@@ -12,10 +12,9 @@ from transformers import PreTrainedTokenizerBase
 from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
 from rlhf_exp.evaluation.cache import sample_cached
-from rlhf_exp.evaluation.completions import judge
+from rlhf_exp.evaluation.completions import EvalSet, judge
 from rlhf_exp.evaluation.evaluators import Measured, write_measured
 from rlhf_exp.evaluation.metrics import summarise
-from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.source import ModelSource
 from rlhf_exp.runs.files import write_json, write_text
 from rlhf_exp.runs.folder import RunFolder
@@ -39,16 +38,17 @@ def sample(cfg: Config, folder: Path, model: ModelSource, tokenizer: PreTrainedT
     task = TaskRows(name, [], draw_prompts(cfg, tokenizer, cfg.task.sampling.rows), cfg.task.build_grader())
     check_vocabulary(tokenizer, task)
     check_budget(cfg, tokenizer, task.eval)
+    of = EvalSet.of(cfg, task, tokenizer)
+    of = replace(of, draws=replace(of.draws, key=("sample", cfg.seed)))
     facts = {"algo": "sample", "task": name, "model": model.name, "seed": cfg.seed, "max_tokens": cfg.max_tokens}
     out = RunFolder.create(folder, facts)
-    experiment = Experiment(cfg, out, model, tokenizer, task, rewards=[])
     try:
         if processes.is_main():
             (folder / ".hydra").mkdir(exist_ok=True)
         write_text(folder / ".hydra" / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))))
         with out.phase("sample"):
-            sampled, out.record.baseline_cached = sample_cached(experiment, "sample", purpose="sample")
-            completions = judge(experiment, sampled)
+            sampled, out.record.baseline_cached = sample_cached(of, model, cfg.eval.cache_dir, "sample")
+            completions = judge(of, sampled)
         section = {"split": "train", **summarise(completions, cfg.max_tokens)}
         write_measured(folder, {"baseline": Measured(section, completions)})
         counts = count_samples(completions)

@@ -22,11 +22,12 @@ from rlhf_exp.errors import tell
 from rlhf_exp.evaluation import answers
 from rlhf_exp.evaluation.baselines import BestBaseline, measure_baselines
 from rlhf_exp.evaluation.cache import sample_cached
-from rlhf_exp.evaluation.completions import judge, sample_held_out
+from rlhf_exp.evaluation.completions import EvalSet, judge, sample_rows
 from rlhf_exp.evaluation.metrics import average_rows, compare, summarise
 from rlhf_exp.evaluation.preferences import compare_preferences, find_errors, summarise_preferences
 from rlhf_exp.evaluation.token_figures import add_token_figures
 from rlhf_exp.experiment import Experiment
+from rlhf_exp.models.generation import choose_method
 from rlhf_exp.models.loading import load_policy, load_scorer
 from rlhf_exp.models.scoring import Model, whole_weights
 from rlhf_exp.models.source import ModelSource
@@ -78,6 +79,7 @@ class PolicyEvaluator:
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
+        self._own = EvalSet.of(experiment.cfg, experiment.task, experiment.tokenizer, experiment.rewards)
         self.measured: dict[str, Measured] = {}
         self.sets: dict[str, dict[str, Measured]] = {name: {} for name in experiment.sets}
         self.best: BestBaseline | None = None
@@ -85,7 +87,7 @@ class PolicyEvaluator:
     def measure_start_model(self) -> Probe:
         """Measure the start model, with cached completions if there are any; returns the probe for training."""
         cfg, start_model = self.experiment.cfg, load_policy(self.experiment.model)
-        judged, cached = _sample_start(self.experiment, "baseline", start_model)
+        judged, cached = self._sample_start(self._own, "baseline", start_model)
         record = self.experiment.folder.record
         record.eval_engine, record.baseline_cached = choose_engine(cfg), cached
         completions = add_token_figures(self.experiment, judged, start_model)
@@ -96,7 +98,7 @@ class PolicyEvaluator:
             section["preference"] = answers.UNTRAINED_PAIRS
         self.measured["baseline"] = Measured(section, completions, demonstrations=demonstrations)
         for name, of_set in self.experiment.sets.items():
-            found, _ = _sample_start(of_set, f"{name}, baseline", start_model)
+            found, _ = self._sample_start(of_set, f"{name}, baseline", start_model)
             self.sets[name]["baseline"] = Measured(summarise(found, cfg.max_tokens, cfg.eval.completions), found)
         self._write()
         first = [one.ids for one in completions if one.decoding == "sampled" and one.sample == 0]
@@ -106,7 +108,8 @@ class PolicyEvaluator:
 
     def measure_baselines(self) -> None:
         """Measure other ways to sample the start model, which training has to beat."""
-        self.best = measure_baselines(self.experiment, load_policy(self.experiment.model))
+        source = self.experiment.model
+        self.best = measure_baselines(self.experiment.cfg, self._own, source, load_policy(source))
         write_lines(self.experiment.folder.path / "policies.jsonl", [self.best.list_rows(self.experiment.task.eval)])
         self._write()
 
@@ -115,7 +118,7 @@ class PolicyEvaluator:
         cfg, start_model = self.experiment.cfg, load_policy(self.experiment.model)
         source = replace(self.experiment.model.at(self.experiment.folder.path / "model"), dtype=start_model.dtype)
         policy = load_policy(source)
-        completions = judge(self.experiment, sample_held_out(self.experiment, policy, start_model, source=source))
+        completions = judge(self._own, sample_rows(self._own, policy, start_model, source=source))
         completions = add_token_figures(self.experiment, completions, policy, start_model)
         section, start, pairs = summarise(completions, cfg.max_tokens), self.measured["baseline"], []
         paired = compare(start.completions, completions, cfg.max_tokens)
@@ -131,9 +134,16 @@ class PolicyEvaluator:
                 paired["loss"] = answers.compare_pair_loss(section["loss"])
         self.measured["trained"] = Measured(section, completions, pairs)
         for name, of_set in self.experiment.sets.items():
-            found = judge(of_set, sample_held_out(of_set, policy, start_model, f"{name}, trained", source=source))
+            found = judge(of_set, sample_rows(of_set, policy, start_model, f"{name}, trained", source))
             self.sets[name]["trained"] = Measured(summarise(found, cfg.max_tokens), found)
         self._write(paired=paired)
+
+    def _sample_start(self, of: EvalSet, title: str, start_model: Model) -> tuple[list[Completion], bool]:
+        """The start model's judged completions, `eval.start_completions` of each row; and whether they were cached."""
+        wanted = self.experiment.cfg.eval
+        more = replace(of, draws=replace(of.draws, completions=wanted.start_completions))
+        sampled, cached = sample_cached(more, self.experiment.model, wanted.cache_dir, title, start_model)
+        return judge(of, sampled), cached
 
     def _write(self, **more: Any) -> None:
         """Write what has been measured so far."""
@@ -171,14 +181,6 @@ class PolicyEvaluator:
         return {"loss_left_out": reason}, []
 
 
-def _sample_start(experiment: Experiment, title: str, start_model: Model) -> tuple[list[Completion], bool]:
-    """The start model's judged completions, `eval.start_completions` of each row; and whether they were cached."""
-    cfg = experiment.cfg
-    more = replace(cfg, eval=replace(cfg.eval, completions=cfg.eval.start_completions))
-    sampled, cached = sample_cached(replace(experiment, cfg=more), title, start_model)
-    return judge(experiment, sampled), cached
-
-
 class ScorerEvaluator:
     """Measures rewards on held-out preference pairs. The baseline is the start model with the untrained head with which
     training begins."""
@@ -213,10 +215,11 @@ class Validation:
     """
 
     def __init__(self, experiment: Experiment) -> None:
-        cfg, task = experiment.cfg, experiment.task
-        once = replace(cfg.eval, completions=1, greedy=False)
-        task = replace(task, eval=task.validation)
-        self._experiment = replace(experiment, cfg=replace(cfg, eval=once), task=task)
+        cfg, task, self._source = experiment.cfg, experiment.task, experiment.model
+        of = EvalSet.of(cfg, task, experiment.tokenizer, experiment.rewards)
+        key, method = ("validation", cfg.eval.seed), choose_method(cfg)
+        once = replace(of.draws, key=key, completions=1, greedy=False, method=method)
+        self._of = replace(of, rows=task.validation, draws=once)
         self.metric = "validation/accuracy" if task.grade is not None else "validation/reward"
 
     def measure(self, policy: Model, step: int) -> Measurement:
@@ -226,12 +229,12 @@ class Validation:
         The start model is loaded for each measurement, since a second copy of all weights in memory throughout training
         would cost more; a policy with an adapter is the start model without it.
         """
-        start_model = policy if isinstance(policy, PeftModel) else load_policy(self._experiment.model)
+        start_model = policy if isinstance(policy, PeftModel) else load_policy(self._source)
         with whole_weights(policy):
-            sampled = sample_held_out(self._experiment, policy, start_model, "validation", purpose="validation")
-        figures = average_rows(judge(self._experiment, sampled))
+            sampled = sample_rows(self._of, policy, start_model, "validation")
+        figures = average_rows(judge(self._of, sampled))
         of_rows = {name: [_shorten(value) for value in values] for name, values in figures.items()}
-        ids = [row["id"] for row in self._experiment.task.eval]
+        ids = [row["id"] for row in self._of.rows]
         return Measurement.model_validate({"step": step, "id": ids, **of_rows})
 
 

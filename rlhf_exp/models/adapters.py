@@ -29,9 +29,7 @@ from rlhf_exp.models.scoring import Model
 from rlhf_exp.models.source import OTHER_BASE, ModelSource
 from rlhf_exp.runs.files import write_json
 
-UNREADABLE = (
-    *(OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError, SafetensorError, ImportError),
-)
+UNREADABLE = (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError, SafetensorError, ImportError)
 """Errors of from_pretrained for a folder or hub id that it cannot read, and for a config.json with values of other
 types, or that asks for a package that is missing."""
 
@@ -100,10 +98,8 @@ def load_weights(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedMod
     """
     model, info = kind.from_pretrained(source.weights, **kwargs, output_loading_info=True)
     missing, unused = sorted(info["missing_keys"]), sorted(info["unexpected_keys"])
-    named = source.config.architectures or []
-    if kind is AutoModelForSequenceClassification and not any(
-        name.endswith("ForSequenceClassification") for name in named
-    ):
+    has_head = any(name.endswith("ForSequenceClassification") for name in source.config.architectures or [])
+    if kind is AutoModelForSequenceClassification and not has_head:
         of_base = f"{model.base_model_prefix}."
         head, missing = missing, [name for name in missing if name.startswith(of_base)]
         unused = [name for name in unused if name.startswith(of_base)]
@@ -112,10 +108,9 @@ def load_weights(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedMod
             _tell(f"{source.path}: a language model; {new}")
     place = f"of its base {source.weights}, " if source.is_adapter else ""
     if missing:
-        lacks = (
-            f"{place}{len(missing)} of {len(model.state_dict())} tensors are in none of its files: {name_some(missing)}"
-        )
-        raise source.refuse(f"{lacks}; they would be random numbers, so save or copy the model again")
+        lacks = f"{place}{len(missing)} of {len(model.state_dict())} tensors are in none of its files"
+        remedy = "they would be random numbers, so save or copy the model again"
+        raise source.refuse(f"{lacks}: {name_some(missing)}; {remedy}")
     if unused:
         _tell(f"{source.path}: {place}{len(unused)} tensors of its files are not used: {name_some(unused)}")
     return model

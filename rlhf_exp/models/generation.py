@@ -1,11 +1,11 @@
-"""Samples completions, in training and in evaluation.
+"""Samples completions, in training and in evaluation: the one function that does, by any of three methods.
 
     completions = sample_completions(model, prompt_ids, keys, sampling, eos_ids=[1], pad_id=0)    # list of token lists
 
-Each completion draws from a stream of its own (row_random.py), so that it is the same in any batch and by either
-method. `method=compact` is a decoding loop that stops decoding rows that have ended: it removes them from the batch and
+Each completion draws from a stream of its own (row_random.py), so that it is the same in any batch and by compact and
+trl. `method=compact` is a decoding loop that stops decoding rows that have ended: it removes them from the batch and
 from the cache, where `generate` continues them with padding until the longest one has ended. `method=trl` is
-transformers' `generate`.
+transformers' `generate`. `method=vllm` is vLLM's engine (vllm.py).
 `auto` is compact on a CPU, where it is faster (bench/generation.py), and with FSDP2, and trl elsewhere.
 
 Sampling baselines are a model's own weights, sampled in another way; what training gains is compared with them:
@@ -37,6 +37,8 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import NonFiniteLoss
 from rlhf_exp.models.row_random import NOT_FINITE, DrawnTokens, Key, draw_uniforms, pick_tokens
 from rlhf_exp.models.scoring import Model, evaluating, pad, whole_weights
+from rlhf_exp.models.source import ModelSource
+from rlhf_exp.models.vllm import sample_by_vllm
 
 Processor = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -56,12 +58,14 @@ class Sampling:
     """How completions are drawn: at most `max_new_tokens` each; top_p=1 and top_k=0 exclude no tokens.
 
     temperature=0 is greedy decoding: each token is the most probable one; top_p and top_k have no effect.
+    `processors` change the logits before temperature, top_p and top_k (`Reweight`); vLLM has none of them.
     """
 
     max_new_tokens: int
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
+    processors: tuple[Processor, ...] = ()
 
     @property
     def truncates(self) -> bool:
@@ -113,6 +117,11 @@ class Policy:
         """This policy with the processors of another one as well."""
         return replace(self, name=f"{self.name}; {other.name}", processors=(*other.processors, *self.processors))
 
+    def change(self, sampling: Sampling) -> Sampling:
+        """The evaluation's sampling as this policy has it."""
+        temperature = sampling.temperature if self.temperature is None else self.temperature
+        return replace(sampling, temperature=temperature, processors=self.processors)
+
 
 TEMPERATURES = (0.3, 0.5, 0.75, 1.25)
 
@@ -137,16 +146,16 @@ def choose_method(cfg: Config) -> str:
 
 @torch.no_grad()
 def sample_completions(
-    model: Model, prompt_ids: list[list[int]], keys: Sequence[Key], sampling: Sampling, eos_ids: list[int], pad_id: int,
-    method: str = "compact", processors: Sequence[Processor] = (), logps: torch.Tensor | None = None,
+    model: Model | ModelSource, prompt_ids: list[list[int]], keys: Sequence[Key], sampling: Sampling,
+    eos_ids: list[int], pad_id: int, method: str = "compact", logps: torch.Tensor | None = None,
 ) -> list[list[int]]:  # fmt: skip
     """Sample one completion for each prompt, as one batch.
 
     Args:
+        model: for vllm the source of its weights.
         prompt_ids: token ids of each prompt, of any lengths.
         keys: one per prompt, whose stream draws its completion. Greedy decoding reads none.
         eos_ids: tokens that end a completion.
-        processors: change the logits, before temperature, top_p and top_k (`Reweight`).
         logps: (prompts, max_new_tokens) zeros, where compact writes the log-probability of each token that it draws, at
             the temperature, before top_p and top_k.
 
@@ -156,6 +165,8 @@ def sample_completions(
     Raises:
         NonFiniteLoss: the model's logits are not finite.
     """
+    if isinstance(model, ModelSource):
+        return sample_by_vllm(model, prompt_ids, keys, sampling, eos_ids)
     inputs = pad(prompt_ids, pad_id, model.device, left=True)
     warp, uniforms = build_warpers(sampling), None
     if sampling.temperature > 0:
@@ -165,7 +176,7 @@ def sample_completions(
         output = model.generate(  # type: ignore[operator]
             **inputs,
             do_sample=False,  # it takes the one token that the processors leave
-            logits_processor=LogitsProcessorList([*processors, *own]),
+            logits_processor=LogitsProcessorList([*sampling.processors, *own]),
             max_new_tokens=sampling.max_new_tokens,
             repetition_penalty=1.0,  # some checkpoints (Qwen2.5) set another one in their generation config
             eos_token_id=eos_ids,
@@ -173,7 +184,7 @@ def sample_completions(
         )
         drawn = output[:, inputs["input_ids"].shape[1] :]
     else:
-        drawn = _decode_unended(model, inputs, warp, uniforms, sampling, eos_ids, processors, logps)
+        drawn = _decode_unended(model, inputs, warp, uniforms, sampling, eos_ids, logps)
     return [_cut_at_eos(row, eos_ids) for row in drawn.tolist()]
 
 
@@ -197,7 +208,7 @@ def roll_out(prompts: list, trainer: Any) -> dict[str, Any]:
 
 def sample_rollout(trainer: Any, prompt_ids: list[list[int]]) -> list[list[int]]:
     """One completion of the trainer's policy for each prompt, sampled as its arguments say, without dropout, from the
-    streams of the trainer's `row_keys` (trainers/resuming.py); sets its `sampled_logps` (trainers/series.py)."""
+    streams of the trainer's `row_keys`; sets its `sampled_logps` (trainers/rollouts.py)."""
     from trl.models.utils import unwrap_model_for_generation
 
     config = trainer.generation_config
@@ -228,7 +239,7 @@ def build_warpers(sampling: Sampling) -> LogitsProcessorList:
 
 def _decode_unended(
     model: Model, inputs: dict[str, torch.Tensor], warp: LogitsProcessorList, uniforms: torch.Tensor | None,
-    sampling: Sampling, eos_ids: list[int], processors: Sequence[Processor], logps: torch.Tensor | None,
+    sampling: Sampling, eos_ids: list[int], logps: torch.Tensor | None,
 ) -> torch.Tensor:  # fmt: skip
     """Decode a left-padded batch (batch, prompt), dropping each row at its end-of-sequence token; greedily without
     `uniforms`, (batch, max_new_tokens). Returns the tokens, (batch, max_new_tokens), with zeros after a row's end."""
@@ -247,9 +258,9 @@ def _decode_unended(
         ).logits[:, -1]  # fmt: skip
         if uniforms is None and not logits.isfinite().all():  # argmax would treat NaN as the largest value
             raise NonFiniteLoss(NOT_FINITE)
-        if processors:
+        if sampling.processors:
             so_far = torch.cat([ids, drawn[:, :step]], dim=1)[alive]
-            logits = LogitsProcessorList(processors)(so_far, logits.float())  # type: ignore[arg-type]
+            logits = LogitsProcessorList(sampling.processors)(so_far, logits.float())  # type: ignore[arg-type]
         if uniforms is None:
             next_tokens = logits.argmax(-1)
         else:

@@ -15,25 +15,21 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerState
 
-from rlhf_exp import processes
 from rlhf_exp.algorithms import PAIRS
 from rlhf_exp.config.rules.machine import SHARDED
 from rlhf_exp.errors import FailedCheck
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.generation import Sampling, build_warpers
-from rlhf_exp.models.scoring import completion_logits, evaluating
+from rlhf_exp.models.scoring import evaluating
 from rlhf_exp.preflight import record_checks
 from rlhf_exp.preflight.check import Check
 from rlhf_exp.preflight.memory import try_longest_step
 from rlhf_exp.preflight.texts import check_held_rows, rank_pairs
-from rlhf_exp.trainers.series import DIFFERENCE
+from rlhf_exp.trainers.rollouts import DIFFERENCE
 
 MOST_STEPS = 20
 """Of steps after which some tensors of a model have changed, so many until those that have not are reported."""
-ROLLOUTS, ROWS = 6, 16
-"""Rollouts whose log-probabilities are compared, and completions on which the kept probability is measured."""
-KEPT = 0.99
-"""Warned if top-p and top-k keep less of the probability."""
+ROLLOUTS = 6
+"""Rollouts whose log-probabilities are compared."""
 AT_START = {"kl": 0.0, "kl_k1": 0.0, "ppo/kl": 0.0, "ppo/ratio": 1.0, "ratio/mean": 1.0, "rewards/margins": 0.0}
 """Logged figures that compare the policy with its reference, or with what it was at the rollout, and their values as
 long as both are the start model."""
@@ -147,9 +143,7 @@ class FirstSteps(TrainerCallback):
         elif wanted <= changed:
             self._close("parameters_change", "passed", said)
         elif min(self._live[_part(name)] for name in wanted - changed) >= MOST_STEPS:
-            said += (
-                f": {_list(wanted - changed)} did not, for want of a gradient, or since steps are below the precision"
-            )
+            said += f": {_list(wanted - changed)} did not, as they have no gradient, or steps are below the precision"
             self._close("parameters_change", "warned", said, None, ["model.dtype=float32"])
 
     def _should_change(self, name: str) -> bool:
@@ -162,7 +156,6 @@ class FirstSteps(TrainerCallback):
         weights, other positions or another mask gives others."""
         self._differences += self._trainer._metrics["train"].get(f"{DIFFERENCE}/mean", [])
         rollouts, largest = self._trainer.rollouts, max(self._differences, default=math.nan)
-        sampling = Sampling(1, self._trainer.temperature, self._trainer.top_p, self._trainer.top_k or 0)
         said = f"log-probabilities of sampling and scoring differ by {largest:.2g} nats a token in {rollouts} rollouts"
         if largest > self._rounding:
             said += ": sampling has other weights, positions or another mask than training"
@@ -170,34 +163,17 @@ class FirstSteps(TrainerCallback):
         elif rollouts >= ROLLOUTS and not self._differences:
             self._close("sampling_is_the_policy", "skipped", "this sampler tells no log-probabilities")
         elif rollouts >= ROLLOUTS:
-            kept = self._measure_kept(sampling) if sampling.truncates else 1.0
-            if sampling.truncates:
-                said += f"; top-p and top-k keep {kept:.3f} of the probability, the mean ratio of scored to sampled"
-                said += " probabilities: a sampled KL can be negative"
-            figures, remedy = {"difference": largest, "kept_mass": kept}, ["algo.args.top_p=1.0"] * (sampling.top_p < 1)
-            status = "warned" if kept < KEPT else "passed"
-            self._close("sampling_is_the_policy", status, said, figures, [*remedy, "algo.args.top_k=0"])
-
-    def _measure_kept(self, sampling: Sampling) -> float:
-        """The probability that the tokens have which can be drawn: the mean over the newest rollout's tokens."""
-        trainer, rows = self._trainer, list(zip(*self._trainer.newest_rollout, strict=True))[:ROWS]
-        model, warp = trainer.accelerator.unwrap_model(trainer.model), build_warpers(sampling)
-        with torch.no_grad(), trainer.policy_alone(), trainer.meter.paused(), evaluating(model):
-            logits = torch.cat(completion_logits(model, rows, trainer._tokenizer.pad_token_id)).float()
-        kept = (logits / sampling.temperature).softmax(-1)[warp(None, logits).isfinite()]  # type: ignore[arg-type]
-        mass, tokens = processes.sum_over_ranks([float(kept.sum()), len(logits)])
-        return mass / tokens
+            self._close("sampling_is_the_policy", "passed", said, {"difference": largest})
 
 
 def sum_tensors(trainer: Any) -> dict[str, list[float]]:
     """The sum and the norm of each tensor of the policy, and of a reference that does not follow it, in float64: the
     norm too, since equal steps up and down can cancel in the sum."""
-    norm, found = torch.linalg.vector_norm, {}
+    norm, found, kind = torch.linalg.vector_norm, {}, torch.float64
     for name, p in _name_tensors(trainer):
-        of = (
-            (p.sum(dtype=torch.float64), norm(p, dtype=torch.float64)) if p.is_floating_point() else (p.sum().double(),)
-        )
-        found[name] = torch.stack([one.detach() for one in of])
+        p = p.detach()
+        is_float = p.is_floating_point()
+        found[name] = torch.stack([p.sum(dtype=kind), norm(p, dtype=kind)] if is_float else [p.sum().to(kind)])
     return {name: values.tolist() for name, values in found.items()}
 
 

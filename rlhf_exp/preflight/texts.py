@@ -77,11 +77,8 @@ def check_special_tokens(experiment: Experiment) -> list[Check]:
     said = f"{len(inside)} of the first {len(rows)} rows hold special tokens in their own text"
     said += f", such as {next(iter(inside.values()))}" if inside else ""
     said += f"; {ended} prompts end with the end token"
-    return [
-        Check(
-            "special_tokens", "warned" if inside or ended else "passed", said, {"inside": len(inside), "ended": ended}
-        )
-    ]
+    status: Any = "warned" if inside or ended else "passed"
+    return [Check("special_tokens", status, said, {"inside": len(inside), "ended": ended})]
 
 
 def _list_messages(value: Any) -> list[dict[str, str]]:

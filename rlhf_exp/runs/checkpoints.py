@@ -3,7 +3,7 @@ library.
 
     find_checkpoint(run_dir)         # (path=.../checkpoint-40, broken=["checkpoint-80: optimizer.pt is missing"])
     rotate(run_dir / "checkpoints", keep=1)
-    find_best(run_dir).best          # (path=.../best-40, facts=Best(step=40, metric="validation/accuracy", ...))
+    find_best(run_dir)               # (path=.../best-40, facts=Best(step=40, metric="validation/accuracy", ...))
 
 Checkpoints are written by manifest.staged. A process may be killed, or a machine lose its power, between any two lines:
 an earlier whole checkpoint is then still there. best.json lies beside a best policy's weights, first in best-STEP/,
@@ -12,16 +12,15 @@ then in model/.
 
 import re
 import shutil
-from contextlib import suppress
 from math import inf, isnan
 from pathlib import Path
 from typing import NamedTuple
 
 from rlhf_exp import processes
-from rlhf_exp.runs.files import NotARun
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.inputs import BEST
 from rlhf_exp.runs.manifest import REMOVING, STAGING, explain_broken, explain_damage
-from rlhf_exp.runs.records import Best, read, read_record
+from rlhf_exp.runs.records import Best, read
 
 FOLDER, UNUSABLE = "checkpoints", "unusable-"
 NAME = re.compile(r"checkpoint-(\d+)")
@@ -47,22 +46,11 @@ class BestPolicy(NamedTuple):
         return -inf if isnan(self.facts.value) else self.facts.value
 
 
-class KeptBest(NamedTuple):
-    """The best whole policy, and a line about each that is damaged."""
-
-    best: BestPolicy | None
-    broken: list[str]
-    lost: int | None
-    """The step of the best damaged one, if that is better than `best`."""
-
-
-def find_checkpoint(run_dir: Path, by_size: bool = False, up_to: float = inf) -> NewestCheckpoint:
-    """Look for the newest whole checkpoint of a run, of those up to a step; changes nothing. `by_size`: without its
-    hashes, where none will be read."""
+def find_checkpoint(run_dir: Path, by_size: bool = False) -> NewestCheckpoint:
+    """Look for the newest whole checkpoint of a run; changes nothing. `by_size`: without its hashes, where none will be
+    read."""
     broken: list[str] = []
     for path in reversed(_list_checkpoints(run_dir / FOLDER)):
-        if read_step(path) > up_to:
-            continue
         reason = explain_broken(path, by_size)
         if reason is None:
             return NewestCheckpoint(path, broken)
@@ -102,37 +90,21 @@ def clear_unfinished(folder: Path, newest: Path | None) -> None:
             path.rename(aside)
 
 
-def find_best(run_dir: Path) -> KeptBest:
-    """Look for the best whole policy in a run's folder, of equal ones the first; changes nothing. run.json says too
-    which was the best, where its folder has no best.json, or a damaged one."""
-    recorded = read_record(run_dir).best
-    damaged = [recorded] if recorded else []
-    whole, broken = list[BestPolicy](), list[str]()
+def find_best(run_dir: Path) -> BestPolicy | None:
+    """Look for the best policy in a run's folder, of equal ones the first; changes nothing.
+
+    Raises:
+        ConfigError: one is damaged.
+    """
+    found = list[BestPolicy]()
     for path in (*run_dir.glob("best-*"), run_dir / "model"):
         # In model/ reports write cards.
-        reason = explain_damage(path) if path.name == "model" else explain_broken(path)
-        facts = _read_facts(path)
-        if reason:
-            broken.append(f"{path.name}: {reason}")
-            damaged += [facts] if facts else []
-        elif facts:
-            whole.append(BestPolicy(path, facts))
-    best = min(whole, key=lambda policy: _rank(policy.facts), default=None)
-    lost = min(damaged, key=_rank, default=None)
-    is_better = lost is not None and (best is None or _rank(lost) < _rank(best.facts))
-    return KeptBest(best, broken, lost.step if lost and is_better else None)
-
-
-def _rank(facts: Best) -> tuple[float, int]:
-    """Less for a better policy; one whose figure is not a number comes last."""
-    return inf if isnan(facts.value) else -facts.value, facts.step
-
-
-def _read_facts(folder: Path) -> Best | None:
-    """best.json; None if there is none, or it is damaged."""
-    with suppress(NotARun):
-        return read(folder / BEST, Best) if (folder / BEST).is_file() else None
-    return None
+        if path.is_dir() and (reason := explain_damage(path) if path.name == "model" else explain_broken(path)):
+            why = f"{reason}; remove the folder, and the best policy is looked for from the resumed step on"
+            raise ConfigError([f"{path}: {why}"])
+        if (path / BEST).is_file():
+            found.append(BestPolicy(path, read(path / BEST, Best)))
+    return min(found, key=lambda policy: (-policy.value, policy.facts.step), default=None)
 
 
 def _list_checkpoints(folder: Path) -> list[Path]:

@@ -24,7 +24,8 @@ from rlhf_exp.graders.user_code import import_function
 from rlhf_exp.models.adapters import build_peft_config, explaining_targets, keep_dtype_on_resume
 from rlhf_exp.models.generation import choose_method, roll_out
 from rlhf_exp.models.patches import patch_model
-from rlhf_exp.trainers.resuming import AnyTrainer, Resumable, ResumableRollouts
+from rlhf_exp.trainers.resuming import AnyTrainer, Resumable
+from rlhf_exp.trainers.rollouts import Rollouts
 from rlhf_exp.trainers.vllm import preparing_engine
 
 ROWS = "rows"
@@ -66,7 +67,7 @@ def find_trainer(algo: Algo) -> type[Trainer]:
     return found
 
 
-def _build_online(experiment: Experiment, trainer_class: Any) -> ResumableRollouts:
+def _build_online(experiment: Experiment, trainer_class: Any) -> Rollouts:
     """A trainer that samples; `rollout_func` is None if TRL's own code samples."""
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is experimental: a contract test watches it
     cfg, more = experiment.cfg, _list_common(experiment, experiment.task.train)

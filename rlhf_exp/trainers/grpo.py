@@ -16,15 +16,13 @@ import torch
 from trl import GRPOTrainer
 
 from rlhf_exp.config.schema import Grpo
-from rlhf_exp.trainers.resuming import ResumableRollouts
-from rlhf_exp.trainers.series import LoggedSeries
-from rlhf_exp.trainers.trimmed import TrimmedPasses
+from rlhf_exp.trainers.rollouts import Rollouts
 
 LONG = 512
 """If no `alpha` is given, the hybrid loss is grpo alone from this budget on, in tokens."""
 
 
-class VariantGRPOTrainer(LoggedSeries, TrimmedPasses, ResumableRollouts, GRPOTrainer):
+class VariantGRPOTrainer(Rollouts, GRPOTrainer):
     """GRPOTrainer with loss_type=hybrid, dr_grpo's `loss_constant`, advantage clipping and a curriculum over the
     budget; each is off by default. A constant scales the policy's term, not that of the KL.
 
@@ -44,12 +42,14 @@ class VariantGRPOTrainer(LoggedSeries, TrimmedPasses, ResumableRollouts, GRPOTra
         if self._is_hybrid:
             self.loss_type = "grpo"  # weighted advantages make it the hybrid loss; `args` keep the name
 
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        metrics, curriculum = self._metrics["train"], self._keys.curriculum
+    def begin_rollout(self) -> None:
+        curriculum = self._keys.curriculum
         if curriculum is not None and curriculum.budgets:
             set_budget(self, curriculum.budget_at(self.state.global_step))
-            metrics["completions/budget"].append(self.max_completion_length)
-        batch = super()._generate_and_score_completions(inputs)
+            self._metrics["train"]["completions/budget"].append(self.max_completion_length)
+
+    def finish_rollout(self, batch: dict[str, Any]) -> dict[str, Any]:
+        metrics = self._metrics["train"]
         if self._keys.advantage_clip is not None:
             limit, advantages = self._keys.advantage_clip, batch["advantages"]
             metrics["advantages/clipped_ratio"].append((advantages.abs() > limit).float().mean().item())

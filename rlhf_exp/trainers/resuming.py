@@ -1,12 +1,10 @@
 """Saves and restores what TRL's trainers do not, so that a resumed run ends like an uninterrupted one, bit for bit.
 
     class ResumableSFTTrainer(Resumable, SFTTrainer): ...
-    class VariantGRPOTrainer(ResumableRollouts, GRPOTrainer): ...
 
 Saved in addition to TRL's files: the figures since the last logged step, the counts of tokens and of rollouts, and a
 reference that follows the policy. The order of the rows depends on seed and epoch alone, and a completion's random
-numbers on seed, rollout and place in it (models/row_random.py). A checkpoint holds no rollout, so one that is due
-within a rollout is written at its end.
+numbers on seed, rollout and place in it (rollouts.py).
 
 A checkpoint is complete or absent: transformers would save directly into checkpoint-STEP, and saves here into a staging
 folder, which is renamed when complete (runs/manifest.py); only then are older checkpoints removed. What this relies
@@ -31,7 +29,6 @@ from trl.trainer.utils import RepeatSampler
 from rlhf_exp import processes
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.errors import ConfigError, say
-from rlhf_exp.models.row_random import Key, give_row_random
 from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, WORK, name_of_rank, rotate
 from rlhf_exp.runs.files import write_json
 from rlhf_exp.runs.manifest import STAGING, staged
@@ -44,12 +41,24 @@ class Resumable(AnyTrainer):
 
     args: Any  # each algorithm has a class of its own
     model: Any
-    max_completion_length: Any
 
     meter: ComputeMeter | None = None
     """Counts what is computed, and knows the run's budget of tokens; its `watch` sets it here."""
 
     _staging: Path | None = None
+
+    def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Train, from a checkpoint or from the first step.
+
+        Raises:
+            ConfigError: a file of the checkpoint holds more than numbers. (torch's message advises to run it.)
+        """
+        try:
+            return super().train(resume_from_checkpoint, *args, **kwargs)
+        except torch.serialization.pickle.UnpicklingError:
+            line = "one of its files (optimizer.pt, scheduler.pt, rng_state.pth) holds more than numbers, such as code,"
+            line += " or is damaged; it is not read; remove this checkpoint to resume from the one before"
+            raise ConfigError([f"{resume_from_checkpoint}: {line}"]) from None
 
     def is_over(self) -> bool:
         """Whether no step is left to take."""
@@ -115,14 +124,6 @@ class Resumable(AnyTrainer):
                 self._staging = None
         processes.on_main(lambda: rotate(folder, self.args.save_total_limit))
 
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, *args: Any, **kwargs: Any) -> None:
-        with _refusing_pickles(resume_from_checkpoint, "its weights"):
-            super()._load_from_checkpoint(resume_from_checkpoint, *args, **kwargs)
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        with _refusing_pickles(checkpoint, "optimizer.pt or scheduler.pt"):
-            super()._load_optimizer_and_scheduler(checkpoint)
-
     # Together with the random state, since transformers loads that last, after it has reset the counters.
 
     def _save_rng_state(self, output_dir: str) -> None:
@@ -133,8 +134,7 @@ class Resumable(AnyTrainer):
             save_model(follower, str(Path(output_dir) / REFERENCE))
 
     def _load_rng_state(self, checkpoint: Any) -> None:
-        with _refusing_pickles(checkpoint, "rng_state.pth"):
-            super()._load_rng_state(checkpoint)
+        super()._load_rng_state(checkpoint)
         self.state.compute_steps(self.args, self.state.max_steps)  # transformers takes the saved ones
         path = Path(checkpoint) / name_of_rank(PROGRESS)
         self._set_progress(json.loads(path.read_text(encoding="utf-8")))
@@ -160,71 +160,6 @@ class Resumable(AnyTrainer):
         return self.ref_model if getattr(self.args, "sync_ref_model", False) else None
 
 
-class RowRandomRollouts(AnyTrainer):
-    """Comes before a TRL trainer that samples among the bases: each completion of a rollout has its own random numbers,
-    whichever code samples.
-
-    A completion's key is the run's seed, the number of the rollout, and the completion's place in it: it stays the same
-    if the rollout is split otherwise over batches or processes, or the run is resumed. The key does not name the
-    problem, which may be drawn twice in a rollout: the second completion would be a copy. vLLM and transformers'
-    continuous batching draw from generators of their own, as the batch comes.
-    tests/trainers/test_row_random.py holds what is relied on.
-    """
-
-    rollouts = 0
-    """How many have begun."""
-
-    row_keys: list[Key]
-    """One for each completion of the rollout that is being sampled on this process, for our own decoding loop; TRL's
-    call of `generate` gets them in its generation config."""
-
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        first = self.accelerator.process_index * len(inputs)
-        self.row_keys = [("training", self.args.seed, self.rollouts, first + i) for i in range(len(inputs))]
-        if not (self.use_vllm or self.use_transformers_continuous_batching):
-            give_row_random(self.generation_config, self.row_keys)
-        self.rollouts += 1
-        return super()._generate_and_score_completions(inputs)
-
-
-class ResumableRollouts(RowRandomRollouts, Resumable):
-    """The same for trainers that sample: GRPO, PPO and RLOO."""
-
-    newest_rollout: tuple[list[list[int]], list[list[int]]]
-    """The token ids of its prompts and completions on this process, in the order of `row_keys`."""
-    newest_rows: list[dict[str, Any]]
-    """The rows that they are of."""
-
-    _save_is_due = False
-
-    def _take_progress(self) -> dict[str, Any]:
-        return super()._take_progress() | {"rollouts": self.rollouts}
-
-    def _set_progress(self, progress: dict[str, Any]) -> None:
-        super()._set_progress(progress)
-        self.rollouts = progress["rollouts"]
-
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        self.newest_rows = inputs
-        return super()._generate_and_score_completions(inputs)
-
-    def _generate(self, prompts: list) -> tuple:
-        generated = super()._generate(prompts)
-        self.newest_rollout = generated[:2]
-        if self.meter is not None:
-            self.meter.count_rollout(*self.newest_rollout)
-        return generated
-
-    def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
-        """Postpone a save that a callback asked for to the rollout's end. The run's last step saves even within a
-        rollout, since no training continues from there."""
-        self._save_is_due |= self.control.should_save
-        in_rollout = self._step % (self.args.steps_per_generation * self.num_iterations) != 0
-        self.control.should_save = self._save_is_due and (self.is_over() or not in_rollout)
-        self._save_is_due &= not self.control.should_save
-        super()._maybe_log_save_evaluate(*args, **kwargs)
-
-
 @contextmanager
 def _naming_a_full_disk(checkpoint: Path) -> Iterator[None]:
     """torch.save says only "enforce fail at inline_container.cc" where a disk is full: its cause is asked for."""
@@ -238,18 +173,6 @@ def _naming_a_full_disk(checkpoint: Path) -> Iterator[None]:
         except OSError as cause:
             raise OSError(cause.errno, cause.strerror, str(checkpoint)) from error
         raise
-
-
-@contextmanager
-def _refusing_pickles(checkpoint: str | None, files: str) -> Iterator[None]:
-    """torch's message advises to run the code that a pickle holds."""
-    try:
-        yield
-    except torch.serialization.pickle.UnpicklingError:
-        why = "holds more than numbers, such as code, or is damaged; it is not read"
-        raise ConfigError(
-            [f"{checkpoint}: {files} {why}; remove this checkpoint to resume from the one before"]
-        ) from None
 
 
 class RepeatOrder(RepeatSampler):

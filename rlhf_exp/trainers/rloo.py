@@ -10,12 +10,10 @@ from typing import Any
 from trl import RLOOTrainer
 
 from rlhf_exp.models.generation import sample_rollout
-from rlhf_exp.trainers.resuming import ResumableRollouts
-from rlhf_exp.trainers.series import LoggedSeries
-from rlhf_exp.trainers.trimmed import TrimmedPasses
+from rlhf_exp.trainers.rollouts import Rollouts
 
 
-class ResumableRLOOTrainer(LoggedSeries, TrimmedPasses, ResumableRollouts, RLOOTrainer):
+class ResumableRLOOTrainer(Rollouts, RLOOTrainer):
     """RLOOTrainer; if it is given a `rollout_func`, our decoding loop samples."""
 
     def __init__(self, *args: Any, rollout_func: Any = None, **kwargs: Any) -> None:
@@ -27,11 +25,10 @@ class ResumableRLOOTrainer(LoggedSeries, TrimmedPasses, ResumableRollouts, RLOOT
             return sample_rollout(self, prompt_ids)
         return super()._generate_single_turn(prompt_ids, *multimodal)
 
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+    def finish_rollout(self, batch: dict[str, Any]) -> dict[str, Any]:
         """The policy's log-probabilities of the tokens, which TRL sums up, stay in the batch: figures are taken of
         them."""
-        batch = super()._generate_and_score_completions(inputs)
-        batch["old_per_token_logps"] = self._first_pass
+        batch["old_per_token_logps"] = self.first_pass[0]
         if self.beta != 0.0:
             self._metrics["train"]["kl_k1"].append(self._metrics["train"]["kl"][-1])
         return batch

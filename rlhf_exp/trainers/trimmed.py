@@ -1,6 +1,6 @@
-"""Scores rows without work on their padding, for TRL's trainers that sample.
+"""Scores rows without work on their padding, for TRL's trainers that sample (rollouts.py).
 
-    class VariantGRPOTrainer(TrimmedPasses, ResumableRollouts, GRPOTrainer): ...
+    logps, entropies = score_trimmed(score, input_ids, attention_mask, width, choose_rows(device, budget, None))
 
 TRL pads every row of a rollout to the rollout's longest prompt and completion, and computes all of it, in scoring
 (policy and reference) and in training. Here the rows are sorted by length and scored in chunks, each padded to its own
@@ -13,9 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
-
-from rlhf_exp.trainers.resuming import AnyTrainer
 
 Figures = tuple[Any, ...]
 """A tensor of each completion position, (rows, time); None for one that is not computed."""
@@ -29,38 +26,11 @@ ON_ACCELERATOR = 16
 """Times as many tokens in a chunk on a GPU, where a call costs more and a token less. Not measured."""
 
 
-class TrimmedPasses(AnyTrainer):
-    """Comes before a TRL trainer among the bases.
-
-    All ranks have equally many chunks, since they take part in each other's forward passes.
-    """
-
-    def _get_per_token_logps_and_entropies(
-        self, model: nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int,
-        batch_size: int | None = None, compute_entropy: bool = False, compute_aux_loss: bool = False, **others: Any,
-    ) -> Figures:  # fmt: skip
-        """TRL's figures, from trimmed chunks of at most `batch_size` rows.
-
-        From TRL's own pass instead if there are images, if `pad_to_multiple_of` asks for certain widths, or for the
-        load-balancing loss of a mixture of experts, which is not a mean over chunks.
-        """
-        batch = input_ids, attention_mask, logits_to_keep
-        wanted = {"compute_entropy": compute_entropy, "compute_aux_loss": compute_aux_loss}
-        is_more_than_text = any(value is not None for value in others.values())
-        if is_more_than_text or compute_aux_loss or self.pad_to_multiple_of is not None:
-            return self._score_chunk(model, *batch, batch_size=batch_size, **wanted, **others)
-        return self._trim(lambda *chunk: self._score_chunk(model, *chunk, **wanted), *batch, batch_size)
-
-    def _score_chunk(self, model: nn.Module, *args: Any, **kwargs: Any) -> Figures:
-        """TRL's own pass; a subclass may add figures."""
-        return super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
-
-    def _trim(
-        self, score: Callable[..., Figures], ids: torch.Tensor, mask: torch.Tensor, width: int, batch_size: int | None
-    ) -> Figures:
-        tokens = CHUNK_TOKENS * (1 if ids.device.type == "cpu" else ON_ACCELERATOR)
-        rows = max(1, tokens // self.max_completion_length)
-        return score_trimmed(score, ids, mask, width, min(rows, batch_size or rows))
+def choose_rows(device: torch.device, budget: int, most: int | None) -> int:
+    """The rows of a chunk of completions of up to `budget` tokens; at most `most`."""
+    tokens = CHUNK_TOKENS * (1 if device.type == "cpu" else ON_ACCELERATOR)
+    rows = max(1, tokens // budget)
+    return min(rows, most or rows)
 
 
 def score_trimmed(

@@ -22,7 +22,7 @@ from rlhf_exp.models.vllm import EngineFailed, prepare_vllm_on_cpu
 from rlhf_exp.tasks.tokens import encode_prompts
 
 if TYPE_CHECKING:
-    from rlhf_exp.trainers.resuming import ResumableRollouts
+    from rlhf_exp.trainers.rollouts import Rollouts
 
 DIFFERENCE = "sampling/sampling_logp_difference/mean"
 """TRL's figure: vLLM's log-probability of a token that it drew, against the trainer's. RLOO has none."""
@@ -60,7 +60,7 @@ class EngineCallback(TrainerCallback):
     training the engine is shut down; else its memory stays taken, in a sweep once for each job. Not where several
     processes train: vLLM ends their group too."""
 
-    def __init__(self, trainer: "ResumableRollouts") -> None:
+    def __init__(self, trainer: "Rollouts") -> None:
         self._trainer = trainer
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:

@@ -100,13 +100,16 @@ def test_wandb_without_a_key_is_offline_and_a_failure_at_its_end_costs_a_line(tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algo", ["grpo", "ppo"])
-def test_training_is_logged_into_the_same_wandb_run_with_trls_table_of_completions(
-    tmp_path, command_line, drawn, wandb, algo
+def test_training_is_logged_into_the_same_wandb_run_with_trls_table_of_completions_and_by_tensorboard(
+    tmp_path, command_line, drawn, wandb
 ):
-    typed = [f"algo={algo}", "logging=wandb", "+algo.args.log_completions=true", "algo.args.logging_steps=1"]
-    done = command_line(*typed, *SMALL, f"output_dir={tmp_path}", cwd=tmp_path)
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    typed = ["logging.report_to=[wandb,tensorboard]", "+algo.args.log_completions=true"]
+    done = command_line(*typed, "algo.args.logging_steps=1", *SMALL, f"output_dir={tmp_path}", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    found = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [event.step for event in found.Scalars("train/reward")] == [1, 2]
+    assert "train/probe/kl" in found.Tags()["scalars"] and "TENSORBOARD_LOGGING_DIR" not in os.environ
     media = list_media(tmp_path)
     tables = [json.loads(path.read_text()) for path in media["table"]]
     assert tables and all({"step", "prompt", "completion", "outcome"} <= {*table["columns"]} for table in tables)
@@ -117,16 +120,6 @@ def test_training_is_logged_into_the_same_wandb_run_with_trls_table_of_completio
     while not all(name in log.read_bytes() for name in names):
         assert time.monotonic() < end
         time.sleep(0.2)
-
-
-@pytest.mark.slow
-def test_tensorboard_gets_the_series(tmp_path, command_line):
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    done = command_line("logging=tensorboard", *SMALL, f"output_dir={tmp_path}", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    found = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
-    assert [event.step for event in found.Scalars("train/reward")] == [1, 2]
-    assert "train/probe/kl" in found.Tags()["scalars"] and "TENSORBOARD_LOGGING_DIR" not in os.environ
 
 
 @pytest.mark.parametrize("resumed", [False, True])

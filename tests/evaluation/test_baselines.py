@@ -7,6 +7,7 @@ import pytest
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation.baselines import list_candidates, measure_baselines, sift
+from rlhf_exp.evaluation.completions import EvalSet
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator
 from rlhf_exp.graders import Grade
 from rlhf_exp.models.generation import FORBIDDEN, Policy
@@ -57,8 +58,10 @@ def test_the_best_on_validation_rows_is_measured_on_the_held_out_rows_and_each_r
 
 
 def test_they_are_sampled_once_for_all_runs_of_a_model(measured, monkeypatch):
-    monkeypatch.setattr("rlhf_exp.evaluation.cache.sample_held_out", lambda *args, **kwargs: pytest.fail("sampled"))
-    again = measure_baselines(measured.experiment, model=None)
+    monkeypatch.setattr("rlhf_exp.evaluation.cache.sample_rows", lambda *args, **kwargs: pytest.fail("sampled"))
+    experiment = measured.experiment
+    of = EvalSet.of(experiment.cfg, experiment.task, experiment.tokenizer)
+    again = measure_baselines(experiment.cfg, of, experiment.model, model=None)
     assert again == measured.best
 
 

@@ -6,10 +6,10 @@ import torch
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation import cache
-from rlhf_exp.evaluation.completions import judge, measure_kl, sample_held_out
+from rlhf_exp.evaluation.completions import EvalSet, judge, measure_kl, sample_rows
 from rlhf_exp.evaluation.metrics import summarise
-from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import Sampling
+from rlhf_exp.models.source import ModelSource
 from rlhf_exp.models.untrained import build_trace_tokenizer
 from rlhf_exp.models.vllm import choose_engine
 from rlhf_exp.rewards import build_rewards
@@ -36,12 +36,16 @@ def load(cfg):
 
 
 def set_up(cfg, task=None, rewards=()):
-    return Experiment(cfg, None, None, TOKENIZER, task or load(cfg), list(rewards))
+    return EvalSet.of(cfg, task or load(cfg), TOKENIZER, rewards)
 
 
-def sample(model, cfg, *start_model, rows_of=None, **how):
+def change(of, **draws):
+    return replace(of, draws=replace(of.draws, **draws))
+
+
+def sample(model, cfg, *start_model, rows_of=None, **draws):
     """Completions of the rows of the config, or of another one's."""
-    return sample_held_out(set_up(cfg, load(rows_of or cfg)), model, *start_model, **how)
+    return sample_rows(change(set_up(cfg, load(rows_of or cfg)), **draws), model, *start_model)
 
 
 def draw(model, cfg, **how):
@@ -50,8 +54,9 @@ def draw(model, cfg, **how):
 
 
 @functools.cache
-def find_key(*overrides):
-    return cache.hash_sampling(set_up(make_config(*overrides)), "weights")
+def find_key(*overrides, weights="weights", **draws):
+    cfg = make_config(*overrides)
+    return cache.hash_sampling(change(set_up(cfg), **draws), ModelSource("m", dtype=cfg.model.dtype), weights)
 
 
 def test_a_completion_hangs_on_its_row_alone_whatever_else_is_measured():
@@ -66,7 +71,7 @@ def test_a_completion_hangs_on_its_row_alone_whatever_else_is_measured():
     more = draw(model, make_config("eval.completions=3"))
     assert more[::3] == drawn and more[1::3] != drawn and len(set(map(tuple, more[:3]))) == 3
     assert draw(model, make_config("eval.seed=1"), rows_of=cfg) != drawn
-    assert sum(map(list.__eq__, draw(model, cfg, purpose="validation"), drawn)) < 5
+    assert sum(map(list.__eq__, draw(model, cfg, key=("validation", 0)), drawn)) < 5
 
 
 def test_greedy_completions_come_beside_the_sampled_ones_and_leave_them_as_they_are():
@@ -163,13 +168,14 @@ CHANGES = [
 
 
 def test_a_cached_entry_is_not_used_once_anything_it_depends_on_changes(monkeypatch):
-    others = (cache.hash_sampling(set_up(make_config()), *which) for which in (("others",), ("weights", "sample")))
-    assert len({find_key(), *others, *(find_key(*change) for change in CHANGES)}) == 3 + len(CHANGES)
+    others = find_key(weights="others"), find_key(key=("sample", 0)), find_key(sampling=Sampling(12, processors=(abs,)))
+    assert len({find_key(), *others, *(find_key(*change) for change in CHANGES)}) == 4 + len(CHANGES)
     assert find_key("seed=5", "algo.args.learning_rate=1e-5", "loss_type=dr_grpo") == find_key()
-    versions, cfg = iter(["0.30.0", "0.31.0"]), make_config()
-    monkeypatch.setattr(cache, "find_version", lambda name: next(versions))
-    by_vllm = replace(cfg, eval=replace(cfg.eval, engine="vllm"))
-    assert len({cache.hash_sampling(set_up(one), "weights") for one in (cfg, by_vllm, by_vllm)}) == 3
+    versions = []
+    for version in ("0.30.0", "0.31.0"):
+        monkeypatch.setattr(cache, "find_version", lambda name, version=version: version)
+        versions.append(find_key.__wrapped__(method="vllm"))
+    assert len({find_key(), *versions}) == 3
 
 
 def test_auto_is_vllm_on_a_gpu_that_has_it_but_for_4_bits(monkeypatch):

@@ -89,7 +89,7 @@ def test_a_failure_is_recorded(tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise RuntimeError("out of memory\nmore")
 
-    monkeypatch.setattr("rlhf_exp.evaluation.cache.sample_held_out", fail)
+    monkeypatch.setattr("rlhf_exp.evaluation.cache.sample_rows", fail)
     with pytest.raises(RuntimeError):
         sample(compose_config([*SMALL, "eval.cache_dir=null"]), tmp_path / "s", TINY, load_tokenizer(TINY))
     record = json.loads((tmp_path / "s" / "run.json").read_text())

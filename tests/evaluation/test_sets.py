@@ -42,7 +42,7 @@ def test_a_set_has_the_form_of_the_main_figures_and_is_graded_by_its_task(measur
 
 def test_the_start_model_is_measured_once(measured, monkeypatch):
     folder, _, (found, _) = measured
-    monkeypatch.setattr(cache, "sample_held_out", None)
+    monkeypatch.setattr(cache, "sample_rows", None)
     again = measure(folder / "again", *SFT, f"eval.cache_dir={folder / 'shared'}", *SETS)
     assert again["sets"] == found["sets"]
 

@@ -10,7 +10,7 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.evaluation.completions import sample_held_out
+from rlhf_exp.evaluation.completions import EvalSet, sample_rows
 from rlhf_exp.evaluation.evaluators import Validation
 from rlhf_exp.models.loading import load_policy
 from tests.building import ROLLOUTS_OF_8, UNTRAINED, load_experiment, read_jsonl
@@ -49,7 +49,6 @@ def test_each_measurement_has_the_same_random_numbers_and_leaves_torchs_alone(ex
 
 @pytest.mark.parametrize("adapter", [False, True])
 def test_the_kl_is_that_of_evaluation(adapter, experiment):
-    cfg = replace(experiment.cfg, eval=replace(experiment.cfg.eval, completions=1))
     policy = load_policy(experiment.model)
     if adapter:
         policy = get_peft_model(policy, LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM"))
@@ -58,8 +57,9 @@ def test_the_kl_is_that_of_evaluation(adapter, experiment):
         for weight in trained.values():
             weight += 0.1
     start = load_policy(experiment.model)
-    once = replace(experiment, cfg=cfg, task=replace(experiment.task, eval=experiment.task.validation))
-    found = sample_held_out(once, policy, start, purpose="validation")
+    of = EvalSet.of(experiment.cfg, experiment.task, experiment.tokenizer)
+    draws = replace(of.draws, completions=1, key=("validation", 0))
+    found = sample_rows(replace(of, rows=experiment.task.validation, draws=draws), policy, start)
     assert Validation(experiment).measure(policy, 1).figures["kl"] == pytest.approx([one.kl for one in found], abs=1e-5)
     assert max(one.kl for one in found) > 1e-4
     assert list(trained) == [name for name, weight in policy.named_parameters() if weight.requires_grad]

@@ -21,9 +21,9 @@ def name_keys(count, name="test"):
     return [(name, i) for i in range(count)]
 
 
-def sample(model, prompts, sampling, method="compact", keys=None, processors=()):
+def sample(model, prompts, sampling, method="compact", keys=None):
     keys = keys or name_keys(len(prompts))
-    return sample_completions(model, prompts, keys, sampling, [EOS], PAD, method, processors)
+    return sample_completions(model, prompts, keys, sampling, [EOS], PAD, method)
 
 
 @pytest.fixture(params=["qwen3", "gpt2"])
@@ -91,7 +91,8 @@ def test_probabilities_are_multiplied_and_sum_to_one_until_a_token_of_the_row():
 def test_a_forbidden_token_is_never_sampled(model, method, temperature):
     free = sample(model, PROMPTS, Sampling(8, temperature), method)
     token = free[0][0]
-    held = sample(model, PROMPTS, Sampling(8, temperature), method, processors=[Reweight(((token, 0.0),))])
+    forbidden = Reweight(((token, 0.0),))
+    held = sample(model, PROMPTS, Sampling(8, temperature, processors=(forbidden,)), method)
     assert not any(token in ids for ids in held)
 
 
@@ -104,7 +105,7 @@ def test_both_methods_show_a_processor_the_prompt_and_all_tokens_so_far(model):
             seen.update(map(tuple, ids.tolist()))
             return logits
 
-        assert sample(model, PROMPTS, Sampling(8), method, processors=[watch]) == plain
+        assert sample(model, PROMPTS, Sampling(8, processors=(watch,)), method) == plain
         for prompt, completion in zip(PROMPTS, plain, strict=True):
             padded = [PAD] * (5 - len(prompt)) + prompt
             assert {tuple(padded + completion[:i]) for i in range(len(completion))} <= seen

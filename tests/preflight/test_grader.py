@@ -92,11 +92,44 @@ def sick(found, *status):
     return {name for name, one in found.items() if one.status in (status or ("failed", "warned"))}
 
 
-def test_a_healthy_task_passes_every_check(experiment):
-    found = check(experiment())
-    assert {one.status for one in found.values()} == {"passed"}
-    assert found["oracle_max"].figures["full_marks"]["value"] == 1
-    assert found["headroom"].figures["headroom"]["value"] == 0.75
+def some(row, place):
+    return row < 0.6 * ROWS
+
+
+CASES = {
+    "healthy": ("right", lambda row, place: place == 0, None, set()),
+    "a constant is right": (
+        "constant", lambda row, place: place == 0, None, {"adversarial_floor", "gameability_gap"},
+    ),
+    "never right": (
+        "right", lambda row, place: False, None, {"reward_reachability", "variance", "training_signal"},
+    ),
+    "rarely right": ("right", lambda row, place: row % 20 == 0 and place == 0, None, {"training_signal"}),
+    "equal rewards of each prompt": ("right", lambda row, place: some(row, place) and place < 3, some, {"variance"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_sick_is_a_warning_and_nothing_else_is(experiment, case):
+    checker, right, reward, expected = CASES[case]
+    mine = experiment(checker)
+    done = complete(mine, right)
+    if reward is not None:
+        done = [one.model_copy(update={"reward": float(reward(one.row, one.sample))}) for one in done]
+    found = check(mine, done)
+    assert sick(found) == expected and not sick(found, "failed")
+    signal, headroom = found["training_signal"], found["headroom"].figures["headroom"]["value"]
+    if case == "healthy":
+        assert found["oracle_max"].figures["full_marks"]["value"] == 1 and headroom == 0.75
+    elif case == "a constant is right":
+        assert "'always 1', is right on 100.0%" in found["adversarial_floor"].evidence
+    elif case == "never right":
+        other = found["reward_reachability"].figures["other"]
+        assert other["value"] == 0 < other["high"]
+        assert signal.figures["share"]["value"] < 1e-6 and signal.remedy[0] == "algo=sft"
+        assert signal.evidence.endswith("then model.path=RUN/model), easier rows")
+    elif case == "rarely right":
+        assert 0.01 < signal.figures["share"]["value"] < 0.3 and signal.remedy == ["algo.args.num_generations=32"]
 
 
 @pytest.mark.parametrize(
@@ -137,12 +170,6 @@ def test_a_text_with_another_grade_and_another_reward_is_one_text(experiment):
     texts = int(found.evidence.split(" texts")[0].split()[-1])
     assert 0 < found.figures["changed"] <= texts == found.figures["n"]
     assert 0 < found.figures["share"]["low"] < found.figures["share"]["value"] and "%" in found.evidence
-
-
-def test_a_constant_that_gets_full_marks_is_a_warning(experiment):
-    found = check(experiment("constant"))
-    assert sick(found) == {"adversarial_floor", "gameability_gap"} and not sick(found, "failed")
-    assert "'always 1', is right on 100.0%" in found["adversarial_floor"].evidence
 
 
 def test_a_reward_that_a_text_without_work_earns_is_a_gap(experiment):
@@ -188,17 +215,6 @@ def test_rewards_that_differ_nowhere_fail_and_those_of_the_start_model_alone_war
     )
 
 
-def test_a_start_model_that_is_never_right_is_told_to_learn_from_demonstrations_first(experiment):
-    mine = experiment()
-    found = check(mine, complete(mine, right=lambda row, place: False))
-    assert sick(found) == {"reward_reachability", "variance", "training_signal"} and not sick(found, "failed")
-    assert found["training_signal"].figures["share"]["value"] < 1e-6
-    assert found["training_signal"].remedy[0] == "algo=sft"
-    assert found["training_signal"].evidence.endswith("then model.path=RUN/model), easier rows")
-    other = found["reward_reachability"].figures["other"]
-    assert other["value"] == 0 < other["high"]
-
-
 @pytest.mark.parametrize(
     ("overrides", "ways"),
     [
@@ -214,21 +230,6 @@ def test_a_start_model_that_is_never_right_is_told_all_that_helps(overrides, way
         assert found[name].remedy == ways and all(f"{way} (" in found[name].evidence for way in ways)
     for way in ways:
         load(*overrides, way)
-
-
-def test_rare_success_is_seen_by_the_expected_signal_alone(experiment):
-    mine = experiment()
-    found = check(mine, complete(mine, right=lambda row, place: row % 20 == 0 and place == 0))
-    assert sick(found) == {"training_signal"}
-    assert 0.01 < found["training_signal"].figures["share"]["value"] < 0.3
-    assert found["training_signal"].remedy == ["algo.args.num_generations=32"]
-
-
-def test_rewards_that_are_equal_within_each_prompt_are_seen_by_their_variance_alone(experiment):
-    mine = experiment()
-    done = complete(mine, right=lambda row, place: row < 0.6 * ROWS and place < 3)
-    found = check(mine, [one.model_copy(update={"reward": float(one.row < 0.6 * ROWS)}) for one in done])
-    assert sick(found) == {"variance"}
 
 
 def test_no_figure_of_a_spread_is_below_0(experiment):

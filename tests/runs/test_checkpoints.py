@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_exp.runs.checkpoints import BestPolicy, clear_unfinished, find_best, find_checkpoint, rotate
+from rlhf_exp.errors import ConfigError
+from rlhf_exp.runs.checkpoints import clear_unfinished, find_best, find_checkpoint, rotate
 from rlhf_exp.runs.inputs import hash_weights
 from rlhf_exp.runs.manifest import explain_broken, explain_damage, seal, staged
 from tests.runs.building import flip, harm
@@ -147,8 +148,7 @@ def test_a_model_from_elsewhere_is_taken_as_it_is(model, text):
 
 
 def test_the_best_policy_is_found_wherever_it_lies_and_of_equal_ones_the_first(tmp_path):
-    assert find_best(tmp_path).best is None
-    (tmp_path / "best-9").mkdir()
+    assert find_best(tmp_path) is None
     for name, step, value, found in [
         ("best-8", 8, 0.3, "best-8"),
         ("model", 4, 0.3, "model"),
@@ -156,20 +156,13 @@ def test_the_best_policy_is_found_wherever_it_lies_and_of_equal_ones_the_first(t
         ("best-10", 10, 0.31, "best-10"),
     ]:
         save_best(tmp_path / name, step, value)
-        assert find_best(tmp_path).best.path.name == found
-    assert (find_best(tmp_path).best.facts.step, find_best(tmp_path).lost) == (10, None)
+        assert find_best(tmp_path).path.name == found
 
 
 @pytest.mark.parametrize("name", [WEIGHTS, "best.json", "manifest.json"])
 @pytest.mark.parametrize("place", ["best-8", "model"])
-@HARMS
-def test_a_damaged_best_policy_is_left_out_and_the_next_best_found(tmp_path, place, name, damage):
-    before, last = save_best(tmp_path / "best-4", 4, 0.3), save_best(tmp_path / place, 8, 0.5)
-    (tmp_path / "run.json").write_text(json.dumps({"best": json.loads((last / "best.json").read_text())}))
-    harm(last / name, damage)
-    found = find_best(tmp_path)
-    if (place, name, damage) == ("model", "manifest.json", "removed"):  # as of a model from elsewhere
-        assert found == (BestPolicy(last, found.best.facts), [], None)
-        return
-    assert (found.best.path, found.lost) == (before, 8)
-    assert len(found.broken) == 1 and found.broken[0].startswith(f"{place}: ") and name in found.broken[0]
+def test_a_damaged_best_policy_is_refused(tmp_path, place, name):
+    best = save_best(tmp_path / place, 8, 0.5)
+    harm(best / name, "flipped")
+    with pytest.raises(ConfigError, match=f"^{best}: .*{name}.*; remove the folder"):
+        find_best(tmp_path)

@@ -65,23 +65,18 @@ def test_going_on_after_training_keeps_the_best_model(begin, launch):
     assert "Kept: the policy of step 0, the best of 4 measurements" in (folder / "report.md").read_text()
 
 
-@pytest.mark.parametrize(("step", "resumed"), [(5, 4), (1, 6)])
-def test_a_damaged_best_policy_is_left_out_and_looked_for_again(begin, launch, step, resumed):
-    """From the last checkpoint before it; if all are newer, from the last of all."""
+def test_a_damaged_best_policy_is_refused_and_once_it_is_removed_the_resumed_one_is_the_best(begin, launch):
     folder = begin()
-    best = (folder / "model").rename(folder / f"best-{step}")
-    (best / "best.json").write_text(json.dumps({"step": step, "metric": "validation/accuracy", "value": 0.9}))
-    seal(best)
-    flip(best / "model.safetensors")
+    flip(folder / "model" / "model.safetensors")
     kill_in_evaluate(folder)
     done = launch(f"resume={folder}")
-    assert done.returncode == 0, done.stderr
-    damage = f"best-{step}: model.safetensors is damaged: its hash is not that in manifest.json"
-    assert f"{damage}; left out, the best policy is looked for again from checkpoint-{resumed} on\n" in done.stdout
-    assert f"resuming after step {resumed}\n" in done.stdout
-    assert json.loads((folder / "model" / "best.json").read_text())["step"] == resumed
-    assert read_weights(folder / "model") == read_weights(folder / "checkpoints" / f"checkpoint-{resumed}")
-    assert not [*folder.glob("best-*")]
+    assert done.returncode == 2
+    assert f"rlhf_exp: {folder}/model: model.safetensors is damaged: its hash is not that in " in done.stderr
+    shutil.rmtree(folder / "model")
+    done = launch(f"resume={folder}")
+    assert done.returncode == 0 and "resuming after step 6\n" in done.stdout, done.stderr
+    assert json.loads((folder / "model" / "best.json").read_text())["step"] == 6
+    assert read_weights(folder / "model") == read_weights(folder / "checkpoints" / "checkpoint-6")
 
 
 def test_a_damaged_model_is_not_trained_from_and_resuming_saves_it_again(begin, launch):

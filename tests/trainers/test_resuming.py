@@ -71,10 +71,6 @@ def assert_equal(one, other):
 
 CASES = {
     "grpo, 2 minibatches twice": ([*GRPO_2_X_2, "algo.args.max_steps=14"], [4, 8, 12, 14], 12),
-    "grpo, accumulation 2 of 4": (
-        [*GRPO, "algo.args.per_device_train_batch_size=2", "+algo.args.steps_per_generation=4",
-         "algo.args.gradient_accumulation_steps=2", "algo.args.max_steps=8"], [2, 4, 6, 8], 6,
-    ),
     "grpo, a rollout ends inside a step": (
         [*GRPO, "algo.args.per_device_train_batch_size=2", "+algo.args.steps_per_generation=3",
          "algo.args.gradient_accumulation_steps=2", "algo.args.max_steps=8"], [3, 6, 8], 6,
@@ -112,10 +108,8 @@ CASES = {
 
 
 ADAPTERS = [
-    ("grpo, 2 minibatches twice", "lora"),
     ("ppo, shared critic", "lora"),
     ("sft, in random order", "qlora"),
-    ("reward_model", "lora"),
     ("reward_model", "qlora"),
 ]
 

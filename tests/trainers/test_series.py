@@ -4,7 +4,7 @@ them: tests/preflight/test_first_steps.py."""
 import pytest
 import torch
 
-from rlhf_exp.trainers.series import DIFFERENCE
+from rlhf_exp.trainers.rollouts import DIFFERENCE
 from tests.building import build, reward_length_of_7
 from tests.trainers.references import move
 

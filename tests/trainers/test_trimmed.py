@@ -7,7 +7,7 @@ import torch
 from trl import GRPOTrainer, RLOOTrainer
 
 from rlhf_exp.trainers import trimmed
-from rlhf_exp.trainers.trimmed import TrimmedPasses
+from rlhf_exp.trainers.rollouts import Rollouts
 from tests.building import QUIET, build, reward_length_of_7
 from tests.trainers.references import draw_rows
 
@@ -121,7 +121,7 @@ def test_a_loss_its_gradient_and_its_metrics_are_those_of_trls_pass(make, monkey
     found = []
     for own in (False, True):
         if own:
-            monkeypatch.setattr(TrimmedPasses, METHOD, getattr(GRPOTrainer, METHOD))
+            monkeypatch.setattr(Rollouts, "score_rows", getattr(GRPOTrainer, METHOD))
         trainer.model.zero_grad()
         trainer._metrics["train"].clear()
         loss = trainer._compute_loss(trainer.model, batch)
@@ -164,7 +164,7 @@ def test_a_batch_without_any_token_to_learn_from_has_a_gradient_of_0(make):
 def test_trls_own_pass_is_left_alone_where_rows_are_more_than_text_or_do_not_add_up(make, monkeypatch, kwargs):
     trainer = make("grpo", "tiny_qwen3")
     batch, calls = join(make_batch(50)), []
-    monkeypatch.setattr(trainer, "_score_chunk", lambda *args, **given: calls.append((args, given)) or (batch[0],))
+    monkeypatch.setattr(trainer, "score_chunk", lambda *args, **given: calls.append((args, given)) or (batch[0],))
     trainer._get_per_token_logps_and_entropies(trainer.model, *batch, batch_size=4, pixel_values=None, **kwargs)
     ((args, given),) = calls
     assert args[1] is batch[0] and args[2] is batch[1] and args[3] == BUDGET and given["batch_size"] == 4

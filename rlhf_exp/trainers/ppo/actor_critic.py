@@ -1,7 +1,7 @@
 """What PPOTrainer trains and saves besides the policy: a critic, which is a submodule of the policy, and the controller
 of the KL's price. Here are their passes, their part of the optimizer, and their files.
 
-    class PPOTrainer(ActorCritic, ResumableRollouts, GRPOTrainer): ...
+    class PPOTrainer(ActorCritic, GRPOTrainer): ...
 """
 
 import json
@@ -19,13 +19,14 @@ from trl.trainer.utils import disable_dropout_in_model
 from rlhf_exp import processes
 from rlhf_exp.trainers.ppo.advantages import KLController
 from rlhf_exp.trainers.ppo.critic import SeparateCritic, SharedCritic
-from rlhf_exp.trainers.trimmed import Figures, TrimmedPasses
+from rlhf_exp.trainers.rollouts import Rollouts
+from rlhf_exp.trainers.trimmed import Figures, choose_rows, score_trimmed
 
 CRITIC = "critic"
 """The critic's name as a submodule of the policy, and its folder in what is saved."""
 
 
-class ActorCritic(TrimmedPasses):
+class ActorCritic(Rollouts):
     """Comes before a TRL trainer among the bases."""
 
     def __init__(self, model: str, args: Any, **kwargs: Any) -> None:
@@ -33,8 +34,6 @@ class ActorCritic(TrimmedPasses):
         self.controller = KLController(args.init_kl_coef, args.target_kl, args.kl_horizon)
         self.critic = self._build_critic(model)
         self.model.add_module(CRITIC, self.critic)
-        self._passes: list[Figures] = []
-        """Log-probabilities of each pass that scores, and the shared critic's values; None of a separate one's."""
 
     def _build_critic(self, path: str) -> SharedCritic | SeparateCritic:
         policy: Any = self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
@@ -54,11 +53,6 @@ class ActorCritic(TrimmedPasses):
 
     # Passes
 
-    def _generate(self, prompts: list) -> Any:
-        """Sampling, and vLLM's copy of the weights, see the policy alone."""
-        with self.policy_alone():
-            return super()._generate(prompts)
-
     @contextmanager
     def policy_alone(self) -> Iterator[None]:
         """Inside, the policy has no critic."""
@@ -68,19 +62,12 @@ class ActorCritic(TrimmedPasses):
         finally:
             self.model._modules[CRITIC] = critic
 
-    def _get_per_token_logps_and_entropies(self, model: nn.Module, *args: Any, **kwargs: Any) -> tuple:
-        """The parent's. Those of the policy are kept, with the shared critic's values."""
-        *found, values = super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
-        if model is not self.ref_model:
-            self._passes.append((found[0], values))
-        return tuple(found)
-
-    def _score_chunk(self, model: nn.Module, *args: Any, **kwargs: Any) -> tuple:
+    def score_chunk(self, model: nn.Module, *args: Any, **kwargs: Any) -> Figures:
         """The parent's and the values of a shared critic, which reads the hidden states of every pass of the policy."""
         if model is self.ref_model or not isinstance(self.critic, SharedCritic):
-            return *super()._score_chunk(model, *args, **kwargs), None
+            return super().score_chunk(model, *args, **kwargs)
         self.critic.start_reading()
-        found = super()._score_chunk(model, *args, **kwargs)
+        found = super().score_chunk(model, *args, **kwargs)
         hidden = self.critic.stop_reading()[:, -found[0].shape[1] - 1 : -1]
         return *found, self.critic(hidden.detach() if self._is_warming_up() else hidden)
 
@@ -91,12 +78,13 @@ class ActorCritic(TrimmedPasses):
 
     def _value(self, batch: dict[str, Any]) -> torch.Tensor:
         """The critic's values of the state before each completion token, (batch, time) float32: a shared critic's are
-        those of the first pass that is kept, a separate one takes a pass of its own."""
+        those of the policy's first pass, a separate one takes a pass of its own."""
         if isinstance(self.critic, SharedCritic):
-            return self._passes[0][1]
-        joined, rows = _join(batch), self.args.per_device_train_batch_size
+            return self.first_pass[1]
+        joined = _join(batch)
+        rows = choose_rows(joined[0].device, self.max_completion_length, self.args.per_device_train_batch_size)
         with self.accelerator.autocast():
-            return self._trim(lambda ids, mask, n: (self.critic(ids, mask)[:, -n - 1 : -1],), *joined, rows)[0]
+            return score_trimmed(lambda ids, mask, n: (self.critic(ids, mask)[:, -n - 1 : -1],), *joined, rows)[0]
 
     # The optimizer
 

@@ -29,11 +29,9 @@ from rlhf_exp.trainers.ppo.advantages import (
     whiten,
 )
 from rlhf_exp.trainers.ppo.critic import clip_value_errors
-from rlhf_exp.trainers.resuming import ResumableRollouts
-from rlhf_exp.trainers.series import LoggedSeries
 
 
-class PPOTrainer(LoggedSeries, ActorCritic, ResumableRollouts, GRPOTrainer):
+class PPOTrainer(ActorCritic, GRPOTrainer):
     """GRPOTrainer with a critic. Same arguments; `model` is a path, `args` a PPOConfig."""
 
     _buffered_inputs: Any
@@ -55,22 +53,18 @@ class PPOTrainer(LoggedSeries, ActorCritic, ResumableRollouts, GRPOTrainer):
         self._scores = scores[first : first + len(prompts)]
         return found
 
-    def _generate_and_score_completions(self, inputs: list) -> dict[str, Any]:
-        """A rollout, with advantages and returns per token instead of one advantage per completion."""
-        self._passes = []
+    def begin_rollout(self) -> None:
         self.beta = float(self._has_reference)
-        try:
-            rollout = super()._generate_and_score_completions(inputs)
-        finally:
-            self.beta = 0.0
+
+    def finish_rollout(self, rollout: dict[str, Any]) -> dict[str, Any]:
+        """Advantages and returns per token instead of one advantage per completion."""
+        self.beta = 0.0
         self._metrics["train"].pop("frac_reward_zero_std", None)  # of groups of one
         with torch.no_grad():
             if "old_per_token_logps" not in rollout:  # the parent scores with the policy only where it must
-                self._passes = []
+                self.first_pass = None
                 rollout["old_per_token_logps"] = self._score(rollout)
-            values = self._value(rollout)
-            self._passes = []
-            self._add_advantages(rollout, values)
+            self._add_advantages(rollout, self._value(rollout))
         return rollout
 
     def _add_advantages(self, rollout: dict[str, Any], values: torch.Tensor) -> None:
@@ -143,7 +137,6 @@ class PPOTrainer(LoggedSeries, ActorCritic, ResumableRollouts, GRPOTrainer):
         Both are sums over tokens divided by the mean number of tokens in a minibatch, so that the result does not
         depend on how a batch is split for accumulation.
         """
-        self._passes = []
         loss = super()._compute_loss(model, inputs)
         values = self._value(inputs)
         mask = inputs["completion_mask"].float()
@@ -162,7 +155,7 @@ class PPOTrainer(LoggedSeries, ActorCritic, ResumableRollouts, GRPOTrainer):
 
     def _log_tokens(self, inputs: dict[str, Any], mask: torch.Tensor, value_clipped: torch.Tensor) -> None:
         """Log the update's figures that are means over the tokens of all ranks."""
-        log_ratio = (self._passes[0][0].detach() - inputs["old_per_token_logps"]) * mask
+        log_ratio = (self.first_pass[0] - inputs["old_per_token_logps"]) * mask
         ratio, advantages = log_ratio.exp(), inputs["advantages"]
         low, high = 1 - self.epsilon_low, 1 + self.epsilon_high
         figures = {

@@ -61,7 +61,10 @@ def slow_advantages(trainer, rows, scaled=True, limit=math.inf):
 
 
 def slow_tokens(model, rows):
-    """For each row, for each token of its completion: log-probability and the entropy there, each with a gradient."""
+    """For each row, for each token of its completion: log-probability and the entropy there, each with a gradient.
+    What was computed before is given back."""
+    if isinstance(model, list):
+        return model
     found = []
     for prompt, completion, _ in rows:
         logps = model(torch.tensor([prompt + completion])).logits[0].log_softmax(-1)
@@ -150,6 +153,7 @@ def test_each_term_changes_the_loss_so_that_the_comparison_means_something(sampl
     trainer._compute_loss(trainer.model, batch)
     assert all(trainer._metrics["train"][f"clip_ratio/{side}_mean"][0] > 0 for side in ("low", "high"))
     with torch.no_grad():
+        policy, start = slow_tokens(policy, rows), slow_tokens(start, rows)
         losses = {name: float(slow_loss(policy, start, rows, advantages, **{"budget": 40, **terms}))
                   for name, (_, terms) in CASES.items()}  # fmt: skip
     values = sorted(losses.values())

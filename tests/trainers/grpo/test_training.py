@@ -7,8 +7,7 @@ from trl import GRPOTrainer
 
 from rlhf_exp.models.generation import roll_out
 from rlhf_exp.models.patches import patch_position_ids
-from rlhf_exp.trainers.resuming import RowRandomRollouts
-from rlhf_exp.trainers.trimmed import TrimmedPasses
+from rlhf_exp.trainers.rollouts import Rollouts
 from tests.building import UNTRAINED
 
 TIMES = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second")
@@ -41,8 +40,14 @@ def trained(trainer):
     return trainer
 
 
-class PlainTrainer(RowRandomRollouts, GRPOTrainer):
+class PlainTrainer(GRPOTrainer):
     """TRL's own class, with the same random numbers."""
+
+    rollouts = 0
+
+    def _generate_and_score_completions(self, inputs):
+        Rollouts.give_keys(self, len(inputs))
+        return super()._generate_and_score_completions(inputs)
 
 
 def build_plain(parts):
@@ -61,8 +66,7 @@ def build_plain(parts):
 @pytest.mark.parametrize("loss", ["grpo", "dr_grpo", "dapo"])
 def test_off_is_trls_trainer_bit_for_bit(make_parts, make_trainer, loss, monkeypatch):
     """With TRL's pass over padded rows: that of trimmed rows sums in another order (test_trimmed.py)."""
-    method = "_get_per_token_logps_and_entropies"
-    monkeypatch.setattr(TrimmedPasses, method, getattr(GRPOTrainer, method))
+    monkeypatch.setattr(Rollouts, "score_rows", GRPOTrainer._get_per_token_logps_and_entropies)
     overrides = [f"loss_type={loss}", "algo.args.max_steps=3"]
     plain, ours = trained(build_plain(make_parts(*overrides))), trained(make_trainer(*overrides))
     of_trl = [{name: row[name] for name in known} for row, known in zip(read_log(ours), read_log(plain), strict=True)]
