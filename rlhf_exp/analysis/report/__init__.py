@@ -7,6 +7,7 @@ write_report(run_dirs, Path("comparison"))  # several, compared and grouped over
 write_live(run_dir)                         # a run that is still training
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from rlhf_exp.analysis.report.compare import describe_runs, tabulate_study
@@ -32,12 +33,15 @@ def study_table(run_dirs: list[Path]) -> str:
         return printable(to_text(tabulate_study(runs)))
 
 
-def write_report(run_dirs: list[Path], out: Path, against: str | None = None) -> Path:
+def write_report(
+    run_dirs: list[Path], out: Path, against: str | None = None, show: Callable[[str], None] | None = None
+) -> Path:
     """Write report.md, report.html and plots/ into `out` and return the path of report.html. In a run's own folder the
     models that it saved also get their cards.
 
     Args:
         against: the setting that all others are compared with, as the report calls it; by default the best.
+        show: is given the table and the answer for a terminal, of several runs.
 
     Raises:
         UnknownSetting: no setting is called so.
@@ -49,6 +53,8 @@ def write_report(run_dirs: list[Path], out: Path, against: str | None = None) ->
         blocks = describe_runs(runs, against) if len(runs) > 1 else describe_run(runs[0])
         out.mkdir(parents=True, exist_ok=True)
         page = write_page(blocks, out)
+        if show and len(runs) > 1:
+            show(to_text(tabulate_study(runs, named=against)))
         if len(runs) == 1 and out.resolve() == runs[0].path.resolve():
             from rlhf_exp.analysis.report.card import write_cards  # here, since huggingface_hub takes a while to import
 
