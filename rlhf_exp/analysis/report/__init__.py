@@ -1,9 +1,8 @@
 """Makes tables, plots, report.md and report.html from run folders; imports no torch.
 
 print(terminal_table(run_dir))
-print(study_table(run_dirs))
 write_report([run_dir], run_dir)           # one run, into its own folder
-write_report(run_dirs, Path("comparison"))  # several, compared and grouped over seeds
+write_report(run_dirs, Path("comparison"), show=print)  # several, compared and grouped over seeds
 write_live(run_dir)                         # a run that is still training
 """
 
@@ -15,22 +14,10 @@ from rlhf_exp.analysis.report.groups import UnknownSetting
 from rlhf_exp.analysis.report.page import Block, Figures, Text, Widget, to_html, to_text, write_page
 from rlhf_exp.analysis.report.single import describe_run, load_runs
 from rlhf_exp.analysis.report.summary import terminal_table
-from rlhf_exp.errors import printable
 from rlhf_exp.runs.files import NotARun, write_text
 from rlhf_exp.runs.load import find_runs, load_run, refusing_damage
 
-__all__ = ["NotARun", "UnknownSetting", "find_runs", "study_table", "terminal_table", "write_live", "write_report"]
-
-
-def study_table(run_dirs: list[Path]) -> str:
-    """The main figures of a study (several runs, grouped by setting) over its seeds, as plain text.
-
-    Raises:
-        NotARun: as `write_report`.
-    """
-    runs = load_runs(run_dirs)
-    with refusing_damage(", ".join(map(str, run_dirs))):
-        return printable(to_text(tabulate_study(runs)))
+__all__ = ["NotARun", "UnknownSetting", "find_runs", "terminal_table", "write_live", "write_report"]
 
 
 def write_report(

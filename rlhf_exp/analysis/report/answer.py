@@ -180,9 +180,7 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     best = pairs[0].first if pairs else next(iter(groups))
     level = column.write(mean_over_seeds(groups[best], column))
     if main is None or not main.contrasts:
-        why = (
-            "these runs cannot tell whether it is better: a test needs two seeds of a setting, and rows that all share"
-        )
+        why = "whether it is better cannot be told: a test needs two seeds of a setting, and rows that all share"
         yield Callout("info", "Highest.", f"{best}, with a {name} of {level}; {why}.")
         return
     of_best = [pair for pair in pairs if pair.first == best]
@@ -195,7 +193,7 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
         yield Callout("ok" if is_best else "info", "Best." if is_best else "Highest, not clearly best.", _close(parts))
     else:
         yield Callout("info", "Highest.", _close(parts))
-    if main.named:
+    if main.named and main.pairs:
         yield Callout("info", f"Against {main.named}.", _begin([_tell(main, main.pairs)]))
     elif clear := [pair for pair in pairs if pair.verdict and pair not in of_best]:
         yield Callout("info", "The others.", _close([f"{pair.first} is {_tell(main, [pair])}" for pair in clear]))

@@ -95,7 +95,7 @@ def test_what_is_not_comparable_is_said_first(groups):
 def test_single_seeds_are_not_tested_but_listed(groups, tmp_path):
     single = {label: group[:1] for label, group in groups.items()}
     found = said(single)
-    assert "cannot tell" in found["Highest."] and "Against the start model." not in found
+    assert "cannot be told" in found["Highest."] and "Against the start model." not in found
     write_report([run.path for group in single.values() for run in group], tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text()
     assert "## Runs\n" in text and "Which settings differ" not in text and "Every run" not in text
