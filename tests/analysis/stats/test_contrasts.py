@@ -146,8 +146,7 @@ def vary(rng, means, deviations, rows=40):
 
 @pytest.mark.parametrize("kind", [LEVELS, SIZES])
 def test_a_wild_setting_hides_no_calm_settings_gain_and_the_error_rate_stays(kind):
-    """As KLs of 0.06, 2 and 10 nats. With one spread for all the calm setting's gain was found in 4% of simulations;
-    `bench/intervals.py --only unlike` has more repetitions."""
+    """As KLs of 0.06, 2 and 10 nats; `bench/intervals.py --only unlike` has more cases and repetitions."""
     rng = np.random.default_rng(0)
     found = false = 0
     for _ in range(100):
