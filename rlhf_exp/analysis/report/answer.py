@@ -258,10 +258,9 @@ def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:
     parts = []
     if unclear := [contrast for contrast in (*main.pairs, *main.starts) if not contrast.verdict]:
         size = write_size(main.column, max(contrast.detectable for contrast in unclear))
-        needed = [f"{one.first} against {one.second}: {_write_needed(one)}" for one in unclear[:FEW]]
-        rest = [f"{len(unclear) - FEW} more are below"] if len(unclear) > FEW else []
-        parts.append(f"differences in {name} below about {size}; it would take, for the observed ones")
-        parts += [*needed, *rest]
+        needed = [f"{one.first} against {one.second} {_write_needed(one)}" for one in unclear[:FEW]]
+        needed += [f"and {len(unclear) - FEW} more"] if len(unclear) > FEW else []
+        parts.append(f"differences in {name} below about {size}; to find the observed ones takes: {', '.join(needed)}")
     if main.untested:
         parts.append(f"not tested, for one seed, or no figures of rows that all share: {', '.join(main.untested)}")
     if parts:
