@@ -23,7 +23,9 @@ from scipy.special import ndtri
 
 from rlhf_exp.analysis.stats import (
     DIFFERENCES,
+    LEVELS,
     SHARES,
+    SIZES,
     Interval,
     compare_settings,
     crossed_interval,
@@ -221,6 +223,33 @@ def tests(rng: np.random.Generator, repeats: int, rows: int, starts: int) -> Ite
         )
 
 
+def unlike(rng: np.random.Generator, repeats: int, *design: int) -> Iterator[str]:
+    """Family-wise error and power where settings spread very differently over seeds, as KLs do."""
+    yield "Settings of three seeds, compared with one of them and with 0. Share of repetitions with a false finding,"
+    yield "and in which the gain of the first setting is found"
+    yield f"{'means':>22} {'deviations':>22} {'kind':>8} {'a false finding':>15} {'first found':>11}"
+    cases = [
+        ([1.0] * 5, [0.2] * 5), ([1.0] * 5, [0.05, 0.1, 0.2, 0.3, 0.5]), ([1.0] * 5, [0.01, 0.5, 0.5, 0.5, 0.5]),
+        ([0.0] * 5, [0.2] * 5), ([0.0] * 3, [0.005, 0.5, 3]), ([0.06, 2, 10], [0.005, 0.5, 3]),
+        ([0.06, 0.06, 1, 3, 10], [0.006, 0.006, 0.1, 0.3, 1]),
+    ]  # fmt: skip
+    for means, deviations in cases:
+        for name, kind in (("levels", LEVELS), ("sizes", SIZES)):
+            false = found = 0
+            for _ in range(repeats):
+                figures = {}
+                for i, (mean, deviation) in enumerate(zip(means, deviations, strict=True)):
+                    of_seeds = mean + deviation * rng.standard_normal((3, 1))
+                    figures[str(i)] = of_seeds + 0.5 * deviation * rng.standard_normal((3, 100))
+                truth = {str(i): mean for i, mean in enumerate(means)} | {"start model": 0.0}
+                contrasts = compare_settings(figures, figures, named="1", kind=kind)
+                false += any(one.verdict and truth[one.first] == truth[one.second] for one in contrasts)
+                found += contrasts[0].verdict == 1
+            sides = (" ".join(f"{value:g}" for value in of) for of in (means, deviations))
+            cells = " ".join(f"{side:>22}" for side in sides)
+            yield f"{cells} {name:>8} {false / repeats:15.3f} {found / repeats if any(means) else 0:11.3f}"
+
+
 def plans(rng: np.random.Generator, repeats: int, rows: int, *design: int) -> Iterator[str]:
     """Power of two settings that differ as much as planned, by their test."""
     yield "Two settings. The difference that is planned to be found in 80%, points, and the share in which it is"
@@ -315,7 +344,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=512, help="held-out rows, but of one run's table")
     parser.add_argument("--starts", type=int, default=1, help="passes of the start model")
     tables = {
-        table.__name__: table for table in (over_seeds, few_seeds, of_one_run, few_changes, tests, plans, collapses)
+        table.__name__: table
+        for table in (over_seeds, few_seeds, of_one_run, few_changes, tests, unlike, plans, collapses)
     }
     parser.add_argument("--only", choices=tables)
     args = parser.parse_args()

@@ -5,10 +5,10 @@
     table["gain", "accuracy"]                    # trained minus baseline
     stack([run, run, run], "trained", "accuracy")    # (runs, rows), on the rows that all of them have
 
-Of a policy the figures are those of `measure`; a reward model has the accuracy alone. `implicit` is the accuracy of a
-policy's implicit reward on held-out pairs, `win rate` how often the trained model's reward is above the start model's.
-A model that a run did not measure, or a figure that one of its completions lacks, has no column. The best sampling
-baseline of each family is a model too.
+Of a policy the figures are those of `measure`, and the user's own rewards; a reward model has the accuracy alone.
+`implicit` is the accuracy of a policy's implicit reward on held-out pairs, `win rate` how often the trained model's
+reward is above the start model's. A model that a run did not measure, or a figure that one of its completions lacks,
+has no column. The best sampling baseline of each family is a model too.
 """
 
 from collections.abc import Sequence
@@ -47,6 +47,12 @@ def measure(completion: Completion, max_tokens: int) -> dict[str, float | bool |
         "budget used": completion.tokens / max_tokens,
         "KL": completion.kl,
     }
+
+
+def list_own(run: Run) -> dict[str, str]:
+    """The user's own rewards by the names of their figures."""
+    functions = run.config.get("reward", {}).get("functions") or {}
+    return {f"{name} reward": name for name in functions}
 
 
 def read(run: Run, model: str, figure: str) -> pd.Series | None:
@@ -104,7 +110,10 @@ def _tabulate(run: Run) -> pd.DataFrame:
 def _average_completions(run: Run) -> dict[str, pd.DataFrame]:
     """The figures of each model that the run sampled from, by row."""
     sampled = [one for one in run.samples if one.decoding == "sampled"]
-    each = pd.DataFrame([measure(one, run.info.max_tokens or 1) for one in sampled]).astype(float)
+    own = list_own(run)
+    figures = [measure(one, run.info.max_tokens or 1) | {figure: one.rewards.get(name) for figure, name in own.items()}
+               for one in sampled]  # fmt: skip
+    each = pd.DataFrame(figures).astype(float)
     each.index = pd.MultiIndex.from_tuples([(one.which, one.id, one.sample) for one in sampled],
                                            names=["model", "id", "sample"])  # fmt: skip
     models = {}

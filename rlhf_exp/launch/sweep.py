@@ -114,14 +114,13 @@ def check_jobs(sweep: Sweep) -> list[Config]:
 
 def report_study(folder: Path) -> None:
     """Write the report on all runs below `folder` and print its figures, unless there are fewer than two."""
-    from rlhf_exp.analysis.report import find_runs, study_table, write_report
+    from rlhf_exp.analysis.report import find_runs, write_report
 
     if len(list(folder.glob("*/run.json"))) < 2:
         return
     try:
-        runs = find_runs(folder)
-        page = write_report(runs, folder)
-        tell(f"\n{study_table(runs)}\nreport  {page}")
+        page = write_report(find_runs(folder), folder, show=tell)
+        tell(f"report  {page}")
     except ConfigError as error:
         say(f"no report was written: {error}")
 

@@ -27,7 +27,7 @@ PARSER.add_argument("--filter", action="append", default=[], metavar="KEY=VALUE"
 PARSER.add_argument("--sort", metavar="KEY", help="by this key, the greatest last")
 PARSER.add_argument("--json", action="store_true", help="a JSON list instead of the table")
 
-NUMBERS = ("seed", "steps", "accuracy", "time")
+NUMBERS = ("max_tokens", "seed", "steps", "accuracy", "time")
 """Columns that are aligned to the right."""
 WIDE = 10_000
 """Of a line, which a terminal breaks itself."""

@@ -22,10 +22,10 @@ from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.records import SIDES, Diagnosis, Evaluation, RunRecord, read
 from rlhf_exp.runs.settings import flatten, read_config
 
-COLUMNS = ("folder", "status", "algo", "task", "model", "seed", "steps", "baseline", "trained", "health", "seconds",
-           "started", "problem")  # fmt: skip
+COLUMNS = ("folder", "status", "algo", "task", "model", "max_tokens", "seed", "steps", "baseline", "trained", "health",
+           "seconds", "started", "problem")  # fmt: skip
 """`baseline` and `trained` are accuracies, shares of 1, `seconds` those of all phases; None where not known."""
-SHOWN = ("folder", "status", "algo", "task", "model", "seed", "steps", "accuracy", "health", "time")
+SHOWN = ("folder", "status", "algo", "task", "model", "max_tokens", "seed", "steps", "accuracy", "health", "time")
 
 
 def list_runs(folders: list[Path]) -> pd.DataFrame:
@@ -76,7 +76,7 @@ def tabulate(runs: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for run in runs.to_dict("records"):
         accuracies = [percent(run[side]) for side in ("baseline", "trained") if run[side] is not None]
-        cells = {key: write_name(run[key]) for key in ("folder", "status", "algo", "task", "model", "seed", "steps")}
+        cells = {key: write_name(run[key]) for key in SHOWN[:-3]}
         cells["folder"] += f": {run['problem']}" if run["problem"] else ""
         cells |= {"accuracy": " -> ".join(accuracies), "health": write_name(run["health"])}
         cells["time"] = "" if run["seconds"] is None else duration(run["seconds"])
@@ -101,7 +101,7 @@ def _read(path: Path) -> dict[str, Any]:
     killed = info.status == "running" and find_owner(path) is None
     accuracies = {side: getattr(evaluation, side) and getattr(evaluation, side).accuracy for side in SIDES}
     return unknown | {
-        **{key: getattr(info, key) for key in ("algo", "task", "model", "seed", "steps", "started")},
+        **{key: getattr(info, key) for key in ("algo", "task", "model", "max_tokens", "seed", "steps", "started")},
         **{side: accuracy and accuracy["value"] for side, accuracy in accuracies.items()},
         "status": "killed" if killed else info.status,
         "health": health,

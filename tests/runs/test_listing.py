@@ -47,9 +47,9 @@ def test_a_run_is_a_line_with_its_settings_and_figures(here, capsys):
     here("countdown/grpo/a")
     here("b", started="2027", seed=None, status="failed", seconds={}).joinpath("evaluation.json").unlink()
     assert table(capsys) == [
-        "folder status algo task model seed steps accuracy health time",
-        "outputs/countdown/grpo/a finished grpo countdown tiny 0 110 20.0% -> 45.0% ok 240 s",
-        "outputs/b failed grpo countdown tiny - 110 - ok -",
+        "folder status algo task model max_tokens seed steps accuracy health time",
+        "outputs/countdown/grpo/a finished grpo countdown tiny 48 0 110 20.0% -> 45.0% ok 240 s",
+        "outputs/b failed grpo countdown tiny 48 - 110 - ok -",
         "2 of 2 runs: 1 finished, 1 failed",
     ]
 

@@ -1,12 +1,12 @@
 """Makes tables, plots, report.md and report.html from run folders; imports no torch.
 
 print(terminal_table(run_dir))
-print(study_table(run_dirs))
 write_report([run_dir], run_dir)           # one run, into its own folder
-write_report(run_dirs, Path("comparison"))  # several, compared and grouped over seeds
+write_report(run_dirs, Path("comparison"), show=print)  # several, compared and grouped over seeds
 write_live(run_dir)                         # a run that is still training
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from rlhf_exp.analysis.report.compare import describe_runs, tabulate_study
@@ -14,30 +14,21 @@ from rlhf_exp.analysis.report.groups import UnknownSetting
 from rlhf_exp.analysis.report.page import Block, Figures, Text, Widget, to_html, to_text, write_page
 from rlhf_exp.analysis.report.single import describe_run, load_runs
 from rlhf_exp.analysis.report.summary import terminal_table
-from rlhf_exp.errors import printable
 from rlhf_exp.runs.files import NotARun, write_text
 from rlhf_exp.runs.load import find_runs, load_run, refusing_damage
 
-__all__ = ["NotARun", "UnknownSetting", "find_runs", "study_table", "terminal_table", "write_live", "write_report"]
+__all__ = ["NotARun", "UnknownSetting", "find_runs", "terminal_table", "write_live", "write_report"]
 
 
-def study_table(run_dirs: list[Path]) -> str:
-    """The main figures of a study (several runs, grouped by setting) over its seeds, as plain text.
-
-    Raises:
-        NotARun: as `write_report`.
-    """
-    runs = load_runs(run_dirs)
-    with refusing_damage(", ".join(map(str, run_dirs))):
-        return printable(to_text(tabulate_study(runs)))
-
-
-def write_report(run_dirs: list[Path], out: Path, against: str | None = None) -> Path:
+def write_report(
+    run_dirs: list[Path], out: Path, against: str | None = None, show: Callable[[str], None] | None = None
+) -> Path:
     """Write report.md, report.html and plots/ into `out` and return the path of report.html. In a run's own folder the
     models that it saved also get their cards.
 
     Args:
         against: the setting that all others are compared with, as the report calls it; by default the best.
+        show: is given the table and the answer for a terminal, of several runs.
 
     Raises:
         UnknownSetting: no setting is called so.
@@ -49,6 +40,8 @@ def write_report(run_dirs: list[Path], out: Path, against: str | None = None) ->
         blocks = describe_runs(runs, against) if len(runs) > 1 else describe_run(runs[0])
         out.mkdir(parents=True, exist_ok=True)
         page = write_page(blocks, out)
+        if show and len(runs) > 1:
+            show(to_text(tabulate_study(runs, named=against)))
         if len(runs) == 1 and out.resolve() == runs[0].path.resolve():
             from rlhf_exp.analysis.report.card import write_cards  # here, since huggingface_hub takes a while to import
 

@@ -19,7 +19,7 @@ PARSER.add_argument(
     "dirs", nargs="+", type=Path, metavar="DIR", help="run folder, or a folder of them; latest: the last run's"
 )
 PARSER.add_argument("--out", type=Path, metavar="FOLDER", help="where the report goes")
-PARSER.add_argument("--against", metavar="SETTING", help="the setting that others are tested against, not the best")
+PARSER.add_argument("--against", metavar="SETTING", help="test against this one, not the best: a label or a folder")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,7 +36,7 @@ def _work(arguments: list[str]) -> None:
         if out is None:
             raise ConfigError([f"{len(run_dirs)} runs to compare: say where the report goes, with --out FOLDER"])
         tell(f"a report on {len(run_dirs)} run{'' if len(run_dirs) == 1 else 's'}: {out}")
-        page = write_report(run_dirs, out, args.against)
+        page = write_report(run_dirs, out, args.against, show=tell)
         if len(run_dirs) == 1:
             tell(terminal_table(run_dirs[0]), is_printable=True)
         pages = [page] if args.out or (out / "run.json").is_file() else [page, write_index(out)]

@@ -1,8 +1,8 @@
-"""Says in words what several runs answer: which settings differ and by how much, at which cost, which runs are sick,
-and what it would take to tell the others apart.
+"""Says in words what several runs answer, a sentence a question: what cannot be compared, which setting is best and by
+how much, at which cost, which runs are sick, and what these runs cannot tell.
 
 tests = compare_figures({"ppo": [run, run], "grpo": [run, run]})   ->  {"held-out accuracy": Tests(TRAINED, ...), ...}
-describe_answer(groups, tests, about)                ->  [Heading("Answer"), Text("Held-out accuracy ..."), ...]
+describe_answer(groups, measured, tests, about)      ->  [Callout("ok", "Best.", "grpo: held-out accuracy ..."), ...]
 tabulate_tests(tests, ["held-out accuracy"])         ->  [Heading(...), Table(...), ...]
 
 A difference has one interval, at the level that all comparisons of its figure share, and one verdict: whether that
@@ -11,43 +11,43 @@ interval includes 0.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from rlhf_exp.analysis.frame import stack_settings
+from rlhf_exp.analysis.frame import stack_settings, tabulate
 from rlhf_exp.analysis.report import columns
-from rlhf_exp.analysis.report.columns import REWARD, TESTED, TRAINED, Column, fill, mean_over_seeds
+from rlhf_exp.analysis.report.columns import RANKING, REWARD, TESTED, TRAINED, Column, fill, mean_over_seeds
 from rlhf_exp.analysis.report.groups import MANY, Groups, find_varied, name_rewards
 from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Callout, Heading, Text, footnote
-from rlhf_exp.analysis.stats import (
-    DIFFERENCES,
-    LEVEL,
-    LEVELS,
-    SHARES,
-    START,
-    Contrast,
-    Interval,
-    as_interval,
-    compare_settings,
-)
+from rlhf_exp.analysis.stats import DIFFERENCES, LEVEL, LEVELS, SHARES, START, Contrast, compare_settings
 from rlhf_exp.analysis.stats.collapse import find_collapsed
 from rlhf_exp.analysis.stats.intervals import standard_error
-from rlhf_exp.runs.figures import percent
+from rlhf_exp.runs.figures import percent, write_name
+from rlhf_exp.runs.load import Run
 
 FAR_BELOW = 10
 """A difference this many times below what was detectable is too small to matter, if neither more seeds nor more rows
 would detect it."""
+FEW = 4
+"""So many differences without a verdict are named."""
 CLOSE = 1.05
 """Costs that differ by a smaller factor are about the same."""
 WORDS = {1: "higher", 0: "no clear difference", -1: "lower"}
+SIDES = {1: "above", 0: "not clearly different from", -1: "below"}
 
 
 class Tests(NamedTuple):
-    """The contrasts of one figure; `untested`: the settings with one seed, or without the figures of each row."""
+    """The contrasts of one figure.
+
+    Attributes:
+        untested: the settings with one seed, or without the figures of each row.
+        named: the setting that the user compares the others with.
+    """
 
     column: Column
     contrasts: list[Contrast]
     untested: list[str]
+    named: str | None = None
 
     @property
     def starts(self) -> list[Contrast]:
@@ -63,9 +63,10 @@ def compare_figures(groups: Groups, named: str | None = None) -> dict[str, Tests
     which settings are sorted, have a family-wise error of 5%, and so have those of all others together (Bonferroni)."""
     if max(map(len, groups.values()), default=0) < 2:
         return {}
-    runs = [run for group in groups.values() for run in group]
+    runs = _flatten(groups)
     rewards = name_rewards(runs)
-    known = {name: column for name, column in TESTED.items()
+    possible = TESTED | {column.name: column for column in columns.list_rewards(runs)}
+    known = {name: column for name, column in possible.items()
              if any(map(column.read, runs)) and (column is not REWARD or len(rewards) == 1)}  # fmt: skip
     if not known:
         return {}
@@ -92,9 +93,9 @@ def compare(
     if not trained or (len(trained) == 1 and not gains):
         return Tests(column, [], present)
     named, centre = (label if label in trained else None for label in (named, centre))
-    kind = DIFFERENCES if column.kind is SHARES else LEVELS
+    kind = DIFFERENCES if column.kind is SHARES else column.kind or LEVELS
     contrasts = compare_settings(trained, gains, named, kind, centre, level)
-    return Tests(column, contrasts, [label for label in present if label not in trained])
+    return Tests(column, contrasts, [label for label in present if label not in trained], named)
 
 
 def find_about(groups: Groups, tests: dict[str, Tests]) -> list[str]:
@@ -106,37 +107,14 @@ def find_about(groups: Groups, tests: dict[str, Tests]) -> list[str]:
 
 
 def describe_answer(groups: Groups, measured: Groups, tests: dict[str, Tests], about: Collection[str]) -> list[Block]:
-    """The sentences on the runs that were `measured`, and the health of all."""
-    return [
-        Heading("Answer"),
-        *summarise_tests(measured, tests, about),
-        *_describe_costs(measured),
-        _describe_health(groups),
-    ]
-
-
-def summarise_tests(groups: Groups, tests: dict[str, Tests], about: Collection[str]) -> list[Block]:
-    """Which settings differ, a sentence a block: from the start model in the first figure, and from the best setting
-    (or the named one) in this and in those of `about`; and what would tell the others apart from it."""
-    if not tests:
-        return []
-    name, main = next(iter(tests.items()))
-    sentences = []
-    if main.starts:
-        where = f"{main.starts[0].rows} rows and {min(contrast.seeds for contrast in main.starts)} seeds or more"
-        sentences.append(f"{name} against the start model, on {where}: {_tell(main, main.starts)}")
-    for figure in [name, *(key for key in about if key in tests and key != name)]:
-        if pairs := tests[figure].pairs:
-            first = pairs[0].first
-            mean = mean_over_seeds(groups[first], tests[figure].column)
-            level = tests[figure].column.write(mean and mean["value"])
-            sentences.append(f"{figure} against {first} ({level}): {_tell(tests[figure], pairs)}")
-    if alike := [pair for pair in main.pairs if not pair.verdict]:
-        needed = "; ".join(f"{pair.second} {_write_needed(pair)}" for pair in alike[:MANY])
-        sentences.append(f"to find such a difference in {name} in 4 of 5 repetitions takes: {needed}")
-    if main.untested:
-        sentences.append(f"not tested, for one seed, or no figures of rows that all share: {', '.join(main.untested)}")
-    return [Text(f"{text[0].upper()}{text[1:]}.") for text in sentences]
+    """A remark for each question: on the runs that were `measured`, and on the health of all. Of several tasks no
+    setting is the best."""
+    blocks = [*_tell_limits(groups, measured)]
+    is_one_task = len({run.info.task for run in _flatten(measured)}) == 1
+    blocks += _tell_best(measured, tests) if is_one_task else []
+    blocks += _tell_starts(tests)
+    blocks += [*_tell_others(tests, about), *_tell_costs(measured)] if is_one_task else []
+    return [*blocks, _tell_health(groups, measured), *_tell_unclear(tests)]
 
 
 def tabulate_tests(tests: dict[str, Tests], shown: Collection[str]) -> list[Block]:
@@ -145,13 +123,13 @@ def tabulate_tests(tests: dict[str, Tests], shown: Collection[str]) -> list[Bloc
     for name, found in tests.items():
         if found.contrasts and name in shown:
             table = fill(_list_cells(found.column), found.contrasts)
-            is_open = not blocks and len(found.pairs) < MANY
+            is_open = not blocks and len(found.starts) < MANY
             blocks += [Text(f"Differences in {name}"), table] if is_open else [table._replace(folded=name)]
     return [Heading("Which settings differ"), *blocks, footnote(NOTES["tests"])] if blocks else []
 
 
-def describe_collapsed(groups: Groups) -> str | None:
-    """Names the runs whose accuracy is far below the other seeds of their setting; None if there are none."""
+def describe_collapsed(groups: Groups) -> str:
+    """Names the runs whose accuracy is far below the other seeds of their setting; empty if there are none."""
     kept = {label: [(run, TRAINED.read(run)) for run in group if TRAINED.read(run)] for label, group in groups.items()}
     error = max((standard_error(figure) for pairs in kept.values() for _, figure in pairs), default=0.0)
     collapsed = find_collapsed(
@@ -161,34 +139,148 @@ def describe_collapsed(groups: Groups) -> str | None:
     for label, place in collapsed:
         run, figure = kept[label][place]
         named.append(f"{label}, seed {run.info.seed}: {percent(figure)}")
-    return f"Far below the other seeds of their setting, and in its mean: {'; '.join(named)}." if named else None
+    return f" Far below the other seeds of their setting, and in its mean: {'; '.join(named)}." if named else ""
 
 
 def write_size(column: Column, size: float) -> str:
     """A difference without a sign; in words if no two shares can differ so much."""
-    return "more than 100 points" if column.kind is SHARES and size > 1 else column.write_difference(size).lstrip("+")
+    if column.kind is SHARES:
+        return "more than 100 points" if size > 1 else f"{column.write_difference(size).lstrip('+')} points"
+    return column.write_difference(size).lstrip("+")
+
+
+def _tell_limits(groups: Groups, measured: Groups) -> Iterator[Block]:
+    """What differs between these runs besides what a comparison is about, and which of them have no evaluation."""
+    runs, parts = _flatten(measured), []
+    for key, why in TEXTS["limits"].items():
+        values = dict.fromkeys(write_name(getattr(run.info, key)) for run in runs)
+        parts += [f"{key} differs ({', '.join(values)}): {why}"] if len(values) > 1 else []
+    if len(name_rewards(runs)) > 1 and any(map(REWARD.read, runs)):
+        parts.append("rewards differ: no reward is compared")
+    rows = {frozenset(table.index) for table in map(tabulate, runs) if len(table)}
+    if len(rows) > 1:
+        shared = len(frozenset.intersection(*rows))
+        parts.append(f"held-out rows differ: {shared:,} are shared by all, and differences are of shared rows alone")
+    if missing := [run.path.name for run in _flatten(groups) if not run.evaluation.trained]:
+        rest = f" and {len(missing) - MANY} more" if len(missing) > MANY else ""
+        parts.append(f"not evaluated: {', '.join(missing[:MANY])}{rest}")
+    if parts:
+        yield Callout("warning", "Not comparable.", _close(parts))
+
+
+def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
+    """The highest setting, against the others, or those against the named one."""
+    known = {name: column for name, column in TESTED.items()
+             if column in RANKING and any(map(column.read, _flatten(groups)))}  # fmt: skip
+    if not known:
+        return
+    name, column = next(iter(known.items()))
+    main = tests.get(name)
+    pairs = main.pairs if main and not main.named else []
+    best = pairs[0].first if pairs else next(iter(groups))
+    level = column.write(mean_over_seeds(groups[best], column))
+    if main is None or not main.contrasts:
+        why = "whether it is better cannot be told: a test needs two seeds of a setting, and rows that all share"
+        yield Callout("info", "Highest.", f"{best}, with a {name} of {level}; {why}.")
+        return
+    of_best = [pair for pair in pairs if pair.first == best]
+    seeds = len(groups[best])
+    where = f"{seeds} seed{'s' * (seeds > 1)}, {main.contrasts[0].rows} rows"
+    parts = [f"{best}, with a {name} of {level} ({where})"]
+    if of_best:
+        is_best = all(pair.verdict for pair in of_best)
+        parts.append(f"it is {_tell(main, of_best)}")
+        yield Callout("ok" if is_best else "info", "Best." if is_best else "Highest, not clearly best.", _close(parts))
+    else:
+        yield Callout("info", "Highest.", _close(parts))
+    if main.named and main.pairs:
+        yield Callout("info", f"Against {main.named}.", _begin([_tell(main, main.pairs)]))
+    elif clear := [pair for pair in pairs if pair.verdict and pair not in of_best]:
+        yield Callout("info", "The others.", _close([f"{pair.first} is {_tell(main, [pair])}" for pair in clear]))
+
+
+def _tell_starts(tests: dict[str, Tests]) -> Iterator[Block]:
+    """The first figure of all settings against that of the start model."""
+    main = next(iter(tests.values()), None)
+    if main and main.starts:
+        is_ok = any(start.verdict > 0 for start in main.starts)
+        yield Callout("ok" if is_ok else "info", "Against the start model.", _begin([_tell(main, main.starts)]))
+
+
+def _tell_others(tests: dict[str, Tests], about: Collection[str]) -> Iterator[Block]:
+    """The differences in further figures that the best or the named setting has."""
+    parts = []
+    for name, found in list(tests.items())[1:]:
+        pairs = [pair for pair in found.pairs if found.named or pair.first == found.pairs[0].first]
+        if name in about and pairs:
+            clear = [pair for pair in pairs if pair.verdict]
+            whose = "" if found.named else f"{pairs[0].first} is "
+            parts.append(f"{name}: {f'{whose}{_tell(found, clear)}' if clear else 'no clear difference'}")
+    if parts:
+        yield Callout("info", "In other figures.", _close(parts))
+
+
+def _tell_costs(groups: Groups) -> Iterator[Block]:
+    """What the best setting costs, beside the cheapest."""
+    best, parts = next(iter(groups), ""), []
+    for column in columns.COST:
+        means = {label: mean["value"] for label, group in groups.items() if (mean := mean_over_seeds(group, column))}
+        if (name := TEXTS["cost sentences"].get(column.name)) and len(means) > 1 and means.get(best):
+            cheapest = min(means, key=lambda label: means[label])
+            ratio = means[best] / (means[cheapest] or means[best])
+            told = f"{ratio:.1f} times that of {cheapest}" if ratio >= CLOSE else "about the least"
+            parts.append(f"{column.write(means[best])} {name}, {told}")
+    if parts:
+        yield Callout("info", "Cost.", f"{best} takes {'; '.join(parts)}.")
+
+
+def _tell_health(groups: Groups, measured: Groups) -> Callout:
+    """Which findings how many runs of which settings have, which runs did not finish, and which collapsed."""
+    found: dict[str, Counter[str]] = {}
+    for label, run in [(label, run) for label, group in groups.items() for run in group]:
+        names = [found.name for found in run.diagnosis.findings if found.severity != "info"]
+        for name in names + [run.status] * (run.status != "finished"):
+            found.setdefault(name.replace("_", " "), Counter())[label] += 1
+    parts = []
+    for name, of in sorted(found.items(), key=lambda item: -item[1].total()):
+        where = "; ".join(f"{label} {count} of {len(groups[label])}" for label, count in of.items())
+        parts.append(f"{name} in {of.total()} ({where if len(groups) <= MANY else f'of {len(of)} settings'})")
+    collapsed = describe_collapsed(measured)
+    text = f"Of {len(_flatten(groups))} runs: {', '.join(parts) or 'no check found anything'}.{collapsed}"
+    return Callout("warning" if parts or collapsed else "ok", "Health.", text)
+
+
+def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:
+    """The differences of the first figure that have no verdict, and what it would take."""
+    name, main = next(iter(tests.items()), ("", None))
+    if main is None:
+        return
+    parts = []
+    if unclear := [contrast for contrast in (*main.pairs, *main.starts) if not contrast.verdict]:
+        size = write_size(main.column, max(contrast.detectable for contrast in unclear))
+        needed = [f"{one.first} against {one.second} {_write_needed(one)}" for one in unclear[:FEW]]
+        needed += [f"and {len(unclear) - FEW} more"] if len(unclear) > FEW else []
+        parts.append(f"differences in {name} below about {size}; to find the observed ones takes: {', '.join(needed)}")
+    if main.untested:
+        parts.append(f"not tested, for one seed, or no figures of rows that all share: {', '.join(main.untested)}")
+    if parts:
+        yield Callout("info", "Cannot be told.", _begin(parts))
 
 
 def _tell(tests: Tests, contrasts: Sequence[Contrast]) -> str:
-    """Which settings are higher, not clearly different, and lower, with the differences; of many settings the names."""
-    to_start = contrasts[0].second == START
+    """`above ppo (+3.0 [+1.0, +5.0]), rloo (...); below dpo (...)`: of contrasts with one first setting; of those with
+    the start or the named one `above it: ppo (...); ...`. Of many the names alone."""
+    to_one = contrasts[0].second in (START, tests.named)
+    points = " points" if tests.column.kind is SHARES else ""
     parts = []
-    for verdict, words in WORDS.items():
+    for verdict, side in SIDES.items():
         listed = []
-        for contrast in contrasts:
-            if (contrast.verdict if to_start else -contrast.verdict) == verdict:
-                interval = contrast.interval if to_start else _turn(contrast.interval)
-                label = contrast.first if to_start else contrast.second
-                listed.append(label if len(contrasts) >= MANY else f"{label} {tests.column.write_difference(interval)}")
-        if listed:
-            parts.append(f"{words} with {', '.join(listed)}")
+        for contrast in (one for one in contrasts if one.verdict == verdict):
+            label = contrast.first if to_one else contrast.second
+            size = f" ({tests.column.write_difference(contrast.interval)}{points})"
+            listed.append(label if len(contrasts) >= MANY else f"{label}{size}")
+        parts += [f"{side}{' it:' if to_one else ''} {', '.join(listed)}"] if listed else []
     return "; ".join(parts)
-
-
-def _turn(interval: Interval) -> Interval:
-    """The interval of the second minus the first."""
-    low, high = interval["low"], interval["high"]
-    return as_interval(-interval["value"], None if high is None else -high, None if low is None else -low)
 
 
 def _list_cells(column: Column) -> tuple[Column, ...]:
@@ -210,31 +302,14 @@ def _write_needed(contrast: Contrast) -> str:
     return listed or ("too small to matter here" if tiny else "more of both")
 
 
-def _describe_costs(measured: Groups) -> list[Block]:
-    """Each cost of the cheapest setting, and how many times it the others cost; of many only the dearest."""
-    sentences = []
-    for column in columns.COST:
-        found = ((mean, label) for label, group in measured.items() if (mean := mean_over_seeds(group, column)))
-        means = sorted((pair for pair in found if pair[0]["value"] > 0), key=lambda pair: pair[0]["value"])
-        if len(means) > 1 and (name := TEXTS["cost sentences"].get(column.name)):
-            least, cheapest = means[0]
-            ratios = [(mean["value"] / least["value"], label, column.write(mean)) for mean, label in means]
-            listed = [f"{label} {ratio:.1f} times that ({mean})" for ratio, label, mean in ratios if ratio >= CLOSE]
-            rest = ", ".join(listed if len(measured) <= MANY else listed[-1:]) or "the others about the same"
-            sentences.append(f"{name}: least {column.write(least)} ({cheapest}); {rest}.")
-    return [Text(" ".join(sentences))] if sentences else []
+def _flatten(groups: Groups) -> list[Run]:
+    return [run for group in groups.values() for run in group]
 
 
-def _describe_health(groups: Groups) -> Callout:
-    """Which findings accuse how many runs of which settings, and which runs did not finish."""
-    found: dict[str, Counter[str]] = {}
-    for label, run in [(label, run) for label, group in groups.items() for run in group]:
-        names = [found.name for found in run.diagnosis.findings if found.severity != "info"]
-        for name in names + [run.status] * (run.status != "finished"):
-            found.setdefault(name.replace("_", " "), Counter())[label] += 1
-    parts = []
-    for name, of in sorted(found.items(), key=lambda item: -item[1].total()):
-        where = "; ".join(f"{label} {count} of {len(groups[label])}" for label, count in of.items())
-        parts.append(f"{name} in {of.total()} ({where if len(groups) <= MANY else f'of {len(of)} settings'})")
-    text = ", ".join(parts) or "no check accuses any"
-    return Callout("warning" if parts else "ok", "Health.", f"Of {sum(map(len, groups.values()))} runs: {text}.")
+def _close(parts: Sequence[str]) -> str:
+    return f"{'; '.join(parts)}."
+
+
+def _begin(parts: Sequence[str]) -> str:
+    text = _close(parts)
+    return f"{text[0].upper()}{text[1:]}"

@@ -14,9 +14,19 @@ over seeds and rows.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from rlhf_exp.analysis.frame import read, stack
+from rlhf_exp.analysis.frame import list_own, read, stack
 from rlhf_exp.analysis.report.page import TEXTS, Table
-from rlhf_exp.analysis.stats import DIFFERENCES, LEVELS, SHARES, Interval, Kind, crossed_interval, exact, mean_interval
+from rlhf_exp.analysis.stats import (
+    DIFFERENCES,
+    LEVELS,
+    SHARES,
+    SIZES,
+    Interval,
+    Kind,
+    crossed_interval,
+    exact,
+    mean_interval,
+)
 from rlhf_exp.runs.figures import Figure, number, percent, points
 from rlhf_exp.runs.load import Run
 
@@ -101,14 +111,26 @@ def _figure(name: str, path: str, rows: str, form: str = "%", has_start: bool = 
     return Column(name, read_figure, number(form), number(f"+{form}"), rows, has_start=has_start)
 
 
-def _outcome(name: str) -> Column:
-    """The share of completions with an outcome, of runs whose trained model was graded."""
+def _of_rows(rows: str, kind: Kind = SHARES) -> Column:
+    """A figure that only the table of held-out rows has: a share, or a level."""
 
-    def read_share(run: Run) -> Interval | None:
-        shares = read(run, "trained", name)
-        return None if shares is None else crossed_interval(shares.to_numpy()[None], SHARES)
+    def read_mean(run: Run) -> Interval | None:
+        return average(run, "trained", rows, kind)
 
-    return Column(name.partition(" ")[0], read_share, percent, points, name, has_start=True, kind=SHARES)
+    name = rows.removesuffix(" answers")
+    writers = (percent, points) if kind is SHARES else (number(".3f"), number("+.3f"))
+    return Column(name, read_mean, *writers, rows, has_start=True, kind=kind)
+
+
+def average(run: Run, model: str, rows: str, kind: Kind = LEVELS) -> Interval | None:
+    """The mean of a figure over a run's held-out rows."""
+    found = read(run, model, rows)
+    return None if found is None else crossed_interval(found.to_numpy()[None], kind)
+
+
+def list_rewards(runs: Iterable[Run]) -> list[Column]:
+    """A column for each reward of the user's own."""
+    return [_of_rows(name, LEVELS) for name in dict.fromkeys(name for run in runs for name in list_own(run))]
 
 
 def _read_used(run: Run) -> Interval | None:
@@ -132,16 +154,17 @@ BASELINE = _figure("baseline", "baseline.accuracy", "accuracy")._replace(model="
 DIFFERENCE = _figure("difference", "paired.difference", "accuracy")._replace(
     model="gain", write=points, kind=DIFFERENCES
 )
+REWARD_GAIN = _figure("reward gain", "paired.reward.mean", "reward", "+.3f")._replace(model="gain")
 IMPLICIT = _figure("implicit", "trained.preference.accuracy", "implicit")
 WIN_RATE = _figure("win rate", "paired.win_rate", "win rate", has_start=False)
 REWARD = _figure("reward", "trained.reward.mean", "reward", ".3f")
 TOKENS = _figure("tokens", "trained.mean_tokens", "tokens", ".1f")
-KL = _figure("KL", "trained.kl.mean", "KL", ".2f")
+KL = _figure("KL", "trained.kl.mean", "KL", ".2f")._replace(kind=SIZES)
 TRUNCATION = _figure("truncated", "trained.truncation_rate", "truncation")
 LENIENT = _figure("lenient accuracy", "trained.lenient_accuracy", "lenient accuracy")
 USED = Column("budget used", _read_used, percent, rows="budget used", kind=SHARES)
 """Shown where budgets differ."""
-PARTIAL, FAILED = _outcome("partial answers"), _outcome("failed answers")
+PARTIAL, FAILED = _of_rows("partial answers"), _of_rows("failed answers")
 
 MEASURED = (DIFFERENCE, TRAINED, BASELINE, LENIENT, IMPLICIT, WIN_RATE, REWARD, TOKENS, KL)
 """Of one run, and over seeds; the difference first, which a narrow screen shows."""
@@ -154,6 +177,9 @@ HELD_OUT = (TRAINED, LENIENT, REWARD, TOKENS, KL, TRUNCATION, PARTIAL, FAILED)
 
 RANKING = (TRAINED, REWARD)
 """Settings are sorted by the first of these that they have."""
+
+GAINS = {"trained": DIFFERENCE, "reward": REWARD_GAIN}
+"""The gain over the start model in each of them."""
 
 TESTED = {
     "held-out accuracy": TRAINED, "reward": REWARD, "truncation": TRUNCATION, "partial answers": PARTIAL,

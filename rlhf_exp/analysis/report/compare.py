@@ -19,7 +19,7 @@ from rlhf_exp.analysis.report.curves import HEADING, plot_runs, show_curves
 from rlhf_exp.analysis.report.grid import describe_grid, list_differences
 from rlhf_exp.analysis.report.groups import (
     Groups,
-    UnknownSetting,
+    find_setting,
     find_shared,
     find_varied,
     gather,
@@ -28,8 +28,8 @@ from rlhf_exp.analysis.report.groups import (
 )
 from rlhf_exp.analysis.report.learning import describe_learning
 from rlhf_exp.analysis.report.noise import describe_noise
-from rlhf_exp.analysis.report.page import NOTES, Block, Callout, Figures, Heading, Table, Text, footnote
-from rlhf_exp.analysis.report.plots import plot_accuracy
+from rlhf_exp.analysis.report.page import NOTES, Block, Figures, Heading, Table, Text, footnote
+from rlhf_exp.analysis.report.plots import Plot, plot_frontier, plot_gains
 from rlhf_exp.analysis.report.samples import compare_samples
 from rlhf_exp.analysis.report.summary import describe_status
 from rlhf_exp.runs.figures import duration, write_name
@@ -49,58 +49,70 @@ def describe_runs(runs: list[Run], named: str | None = None, labels: dict[Path, 
     groups, names = _rank(gather(runs, labels)), _names(runs)
     shared = ", ".join(f"{name}={value}" for name, value in find_shared(runs).items() if value)
     blocks: list[Block] = [Heading(f"{len(runs)} runs compared", 1), Text(f"Shared by all: {shared or 'nothing'}.")]
-    if measured := keep_measured(groups):
-        if named and named not in measured:
-            raise UnknownSetting(f"no setting is called {named!r}; these are: {', '.join(map(repr, measured))}")
-        tests = answer.compare_figures(measured, named)
-        about = answer.find_about(measured, tests)
-        blocks += answer.describe_answer(groups, measured, tests, about) + _describe_results(measured, tests, about)
+    measured = keep_measured(groups)
+    tests = answer.compare_figures(measured, find_setting(measured, named) if named else None)
+    about = answer.find_about(measured, tests)
+    blocks += [Heading("Answer"), *answer.describe_answer(groups, measured, tests, about)]
+    all_runs = _runs_table(groups, names)
+    blocks += _describe_results(measured, tests, about, all_runs) if measured else []
     for run in runs:
         blocks += describe_status(run, f"{names[run.path]}.")
     if plots := plot_runs(groups):
         blocks += [HEADING, show_curves(groups, plots)]
     blocks += describe_learning(measured) + compare_samples(measured)
     blocks += _describe_tests(measured, tests, about) if measured else []
-    blocks += [*describe_noise(runs), Heading("Every run", folded=True), _runs_table(groups, names)]
+    blocks += [*describe_noise(runs), Heading("Every run", folded=True), all_runs] if tests else describe_noise(runs)
     return [*blocks, Text("In brackets: 95% intervals over the held-out rows.")]
 
 
 def tabulate_study(runs: list[Run], labels: dict[Path, str] | None = None, named: str | None = None) -> list[Block]:
-    """A row per setting, with its seeds and the main figures over them, and what the tests say; `labels` and `named` as
-    in `describe_runs`."""
+    """A row per setting, with its seeds and the main figures over them, and the answer; `labels` and `named` as in
+    `describe_runs`."""
     runs = sort_runs(runs)
-    measured = keep_measured(_rank(gather(runs, labels)))
-    alone = describe_noise(runs)
+    groups = _rank(gather(runs, labels))
+    measured, alone = keep_measured(groups), describe_noise(runs)
     if not measured:
         return alone or [Text("No run was measured.")]
-    tests = answer.compare_figures(measured, named)
+    tests = answer.compare_figures(measured, find_setting(measured, named) if named else None)
     about = answer.find_about(measured, tests)
     table = _table(measured, _choose(columns.SHORT, about, measured))
-    remarks = answer.summarise_tests(measured, tests, about)
-    remarks += [Text(text)] if (text := answer.describe_collapsed(measured)) else []
-    return [table, footnote(NOTES["study"]), *remarks, *alone]
+    return [table, footnote(NOTES["study"]), *answer.describe_answer(groups, measured, tests, about), *alone]
 
 
-def _describe_results(measured: Groups, tests: dict[str, answer.Tests], about: list[str]) -> list[Block]:
-    """Figures over seeds, and over two swept keys."""
+def _describe_results(
+    measured: Groups, tests: dict[str, answer.Tests], about: list[str], all_runs: Table
+) -> list[Block]:
+    """Figures over seeds, or of single runs, and over two swept keys."""
+    figures, more = ([Figures([plot])] if plot.panels[0].lines else [] for plot in _plot_results(measured, tests))
+    main = next(iter(tests.values()), None)
+    if main is None:
+        return [*figures, Heading("Runs"), all_runs, *more, *describe_grid(measured, main), *list_differences(measured)]
     shown = _choose(columns.MEASURED, about, measured)
     table = _table(measured, shown, tests)
     marked = f"{NOTES['marked']} " if table.marked else ""
     blocks: list[Block] = [Heading("Results over seeds"), table]
     blocks.append(footnote(f"{marked}{NOTES['seeds']} {join_notes(shown)}"))
-    sides = columns.BASELINE, columns.TRAINED
-    dots = [(label, *(mean_over_seeds(group, side) for side in sides)) for label, group in measured.items()]
-    if dots := [row for row in dots if any(row[1:])]:
-        blocks.append(Figures([plot_accuracy(dots)]))
-    if text := answer.describe_collapsed(measured):
-        blocks.append(Callout("warning", "Collapsed seeds.", text))
-    return blocks + describe_grid(measured) + list_differences(measured)
+    return [*figures, *blocks, *more, *describe_grid(measured, main), *list_differences(measured)]
+
+
+def _plot_results(measured: Groups, tests: dict[str, answer.Tests]) -> tuple[Plot, Plot]:
+    """The gain of each setting, and the first figure that is ranked against the KL; without lines if there is none."""
+    runs = _flatten(measured)
+    column = next((column for column in columns.RANKING if any(map(column.read, runs))), columns.TRAINED)
+    gain = columns.GAINS[column.name]
+    tested = {one.first: one.interval for found in tests.values() if found.column is column for one in found.starts}
+    of_one = {label: gain.read(group[0]) for label, group in measured.items() if len(group) == 1}
+    gains = {label: (tested | of_one).get(label) or mean_over_seeds(group, gain) for label, group in measured.items()}
+    means = {label: (mean_over_seeds(group, columns.KL), mean_over_seeds(group, column))
+             for label, group in measured.items()}  # fmt: skip
+    return plot_gains([(label, mean) for label, mean in gains.items() if mean], column), plot_frontier(means, column)
 
 
 def _describe_tests(measured: Groups, tests: dict[str, answer.Tests], about: list[str]) -> list[Block]:
     """Sampling baselines, tests and costs."""
     runs = _flatten(measured)
-    blocks = compare_baselines(measured) + answer.tabulate_tests(tests, [*list(tests)[:1], "reward", *about])
+    own = tests.keys() - columns.TESTED.keys()
+    blocks = compare_baselines(measured) + answer.tabulate_tests(tests, [*list(tests)[:1], "reward", *about, *own])
     for heading, figures in columns.PARTS.items():
         if shown := list_columns(runs, figures):
             blocks += [Heading(heading, folded=True), _table(measured, shown), footnote(join_notes(shown))]
@@ -113,7 +125,8 @@ def _choose(usual: Sequence[Column], about: list[str], measured: Groups) -> list
     further += [columns.USED] if "max_tokens" in find_varied(measured) else []
     accuracies = columns.DIFFERENCE, columns.TRAINED, columns.BASELINE
     place = 1 + max(usual.index(column) for column in accuracies if column in usual)
-    return list_columns(_flatten(measured), [*usual[:place], *further, *usual[place:]])
+    runs = _flatten(measured)
+    return list_columns(runs, [*usual[:place], *further, *usual[place:], *columns.list_rewards(runs)])
 
 
 def _flatten(groups: Groups) -> list[Run]:
@@ -157,7 +170,7 @@ def _runs_table(groups: Groups, names: dict[Path, str]) -> Table:
         *list_columns(runs, own),
         Column("setting", lambda run: labels[run.path]),
         Column("seed", lambda run: run.info.seed),
-        *list_columns(runs, columns.MEASURED),
+        *list_columns(runs, [*columns.MEASURED, *columns.list_rewards(runs)]),
         Column("training", lambda run: run.info.seconds.get("train"), duration),
         Column("health", lambda run: run.diagnosis.health if run.status == "finished" else run.status),
     ]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
+from rlhf_exp.config.values import suggest
 from rlhf_exp.runs.figures import write_name
 from rlhf_exp.runs.inputs import SHOWN, list_changes
 from rlhf_exp.runs.load import Run
@@ -140,6 +141,26 @@ def find_varied(groups: Groups) -> list[str]:
     settings = [_settings(group[0], SEEDS) for group in groups.values()]
     return [name for name in _differing(settings)
             if not name.startswith("algo.") or all(name in setting for setting in settings)]  # fmt: skip
+
+
+def find_setting(groups: Groups, name: str) -> str:
+    """The setting of that label, or the only one with runs in a folder of that name.
+
+    Raises:
+        UnknownSetting: there is none.
+    """
+    if name in groups:
+        return name
+
+    def is_in_folder(run: Run) -> bool:
+        place = run.path.resolve()
+        return name in (place.name, place.parent.name) or Path(name).resolve() in (place, *place.parents)
+
+    found = [label for label, group in groups.items() if any(map(is_in_folder, group))]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(map(repr, groups))
+    raise UnknownSetting(f"no setting is called {name!r}; these are: {known}{suggest(name, list(groups))}")
 
 
 def find_shared(runs: list[Run]) -> dict[str, str]:

@@ -11,6 +11,14 @@ from rlhf_exp.analysis.report.page import Block, Heading, Table, Text, to_html
 from rlhf_exp.runs.files import write_text
 from rlhf_exp.runs.listing import count_statuses, list_runs, tabulate
 
+LONGEST = 60
+"""Letters of a folder's name."""
+
+
+def shorten(name: str) -> str:
+    """The begin and the end of a name, where its seed is."""
+    return name if len(name) <= LONGEST else f"{name[: LONGEST // 2]}...{name[-LONGEST // 2 + 3 :]}"
+
 
 def write_index(folder: Path) -> Path:
     """Write index.html into the folder, and return its path. Refused runs are only counted.
@@ -22,7 +30,7 @@ def write_index(folder: Path) -> Path:
     found = list_runs([folder])[::-1]
     runs = found[found["status"] != "refused"]
     cells = tabulate(runs)
-    cells["folder"] = [cell.removeprefix(f"{folder}/") for cell in cells["folder"]]
+    cells["folder"] = [shorten(cell.removeprefix(f"{folder}/")) for cell in cells["folder"]]
     pages = [Path(run).relative_to(folder) / "report.html" for run in runs["folder"]]
     links = [quote(os.fsencode(page)) if (folder / page).is_file() else "" for page in pages]
     table = Table(list(cells), cells.values.tolist(), links=links)

@@ -125,16 +125,22 @@ def footnote(text: str) -> Text:
     return Text(text, "How to read this")
 
 
-def write_page(blocks: list[Block], out: Path) -> Path:
-    """Write report.md, report.html and plots/ into `out`; the first block is the title. Returns the HTML's path."""
-    parts = [part for block in blocks for part in (block.instead if isinstance(block, Widget) else [block])]
+def to_plain(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks, and in the place of a widget what stands for it without scripts."""
+    return [part for block in blocks for part in (block.instead if isinstance(block, Widget) else [block])]
+
+
+def write_page(blocks: list[Block], out: Path, name: str = "report", told: list[Block] | None = None) -> Path:
+    """Write NAME.md (with `told`, of these alone), NAME.html and plots/ into `out`; the first block is the title.
+    Returns the HTML's path."""
+    parts = to_plain([*blocks, *(told or ())])
     pictures = {plot.name: draw(plot, out) for part in parts if isinstance(part, Figures) for plot in part.plots}
     for block in blocks:
         if isinstance(block, Widget) and block.rest:
             (out / "plots").mkdir(exist_ok=True)
             (out / "plots" / f"{block.name}.js").write_text(f'REST.{block.name} = "{_pack(block.rest)}";\n')
-    (out / "report.md").write_text(to_markdown(blocks) + "\n", encoding="utf-8")
-    page = out / "report.html"
+    (out / f"{name}.md").write_text(to_markdown(told or blocks) + "\n", encoding="utf-8")
+    page = out / f"{name}.html"
     page.write_text(to_html(blocks, pictures), encoding="utf-8")
     return page
 
@@ -192,6 +198,8 @@ def to_text(blocks: list[Block]) -> str:
                 lines += align([head, *rows])
             case Text(text=text):
                 lines += textwrap.wrap(text, 100, break_on_hyphens=False)
+            case Callout(title=title, text=text):
+                lines += textwrap.wrap(f"{title} {text}", 100, subsequent_indent="  ", break_on_hyphens=False)
     return "\n".join(lines)
 
 

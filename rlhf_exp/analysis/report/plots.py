@@ -6,11 +6,14 @@ draw(plot, out)
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rlhf_exp.analysis.stats import Interval
+from rlhf_exp.analysis.stats import SHARES, Interval
+
+if TYPE_CHECKING:
+    from rlhf_exp.analysis.report.columns import Column
 
 # Okabe and Ito's palette, which readers with any colour vision can distinguish; without yellow, faint on white.
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000")
@@ -31,7 +34,7 @@ class Line(NamedTuple):
 
     Attributes:
         label: in the legend.
-        x_bounds: (2, points), the low and high ends of intervals, which are drawn as bars.
+        x_bounds, y_bounds: (2, points), the low and high ends of intervals, which are drawn as bars.
         band: (2, points), the ends of an interval of y that is drawn as an area.
         style: matplotlib's names and values.
     """
@@ -40,6 +43,7 @@ class Line(NamedTuple):
     y: Sequence[float] | np.ndarray
     label: str = ""
     x_bounds: Any = None
+    y_bounds: Any = None
     band: Any = None
     style: dict[str, Any] = {}
 
@@ -48,7 +52,7 @@ class Panel(NamedTuple):
     """Axes with their lines.
 
     Attributes:
-        names: of rows of marks at the heights 0, 1, ..., the first at the top; their values begin at 0.
+        names: of rows of marks at the heights 0, 1, ..., the first at the top; a line marks 0.
     """
 
     xlabel: str
@@ -112,19 +116,48 @@ def plot_accuracy(rows: Sequence[tuple[Any, ...]]) -> Plot:
     return Plot("accuracy", caption, [panel], 1.1 + 0.42 * len(rows))
 
 
+def plot_gains(gains: Sequence[tuple[str, Interval]], figure: "Column") -> Plot:
+    """The gain over the start model of each setting, with its interval, in a row of its own."""
+    scale, unit = (100, ", points") if figure.kind is SHARES else (1, "")
+    places, values = range(len(gains)), [scale * gain["value"] for _, gain in gains]
+    bounds = read_bounds([gain for _, gain in gains], scale)
+    style = {"color": BLUE, "marker": "o", "markersize": 7, "elinewidth": 2, "linestyle": "none"}
+    lines = [Line(values, places, x_bounds=bounds, style=style)] if gains else []
+    name = "accuracy" if figure.kind is SHARES else figure.name
+    caption = f"Gain in held-out {name} over the start model, as tested; of one run, over its rows"
+    panel = Panel(f"gain in held-out {name}{unit}", "", lines, [cut(label) for label, _ in gains])
+    return Plot("gains", caption, [panel], 1.0 + 0.36 * len(gains))
+
+
+def plot_frontier(means: dict[str, tuple[Interval | None, Interval | None]], figure: "Column") -> Plot:
+    """Of each setting the figure against the KL, with 95% intervals; empty for fewer than two settings."""
+    scale, unit = (100, "accuracy, %") if figure.kind is SHARES else (1, figure.name)
+    known = {label: (kl, level) for label, (kl, level) in means.items() if kl and level}
+    lines = []
+    for place, (label, (kl, level)) in enumerate(known.items() if len(known) > 1 else ()):
+        style = choose_style(place) | {"marker": "o", "markersize": 7, "linestyle": "none"}
+        bounds = np.maximum(read_bounds([kl]), 0), read_bounds([level], scale)
+        lines.append(Line([kl["value"]], [scale * level["value"]], label, *bounds, style=style))
+    panel = Panel("KL to the start model, nats per completion", f"held-out {unit}", lines)
+    return Plot("frontier", f"Held-out {unit} against the KL, with 95% intervals", [panel], 3.0)
+
+
 def _draw_panel(axes: Any, panel: Panel) -> None:
     axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel)
     for line in panel.lines:
         x, y = (np.asarray(values, dtype=np.float64) for values in (line.x, line.y))  # None, not finite, becomes NaN
         marks = {"marker": "o" if len(x) < MANY else None, "markersize": 3, "color": BLUE}
         # A bound can miss its value by a rounding error; `errorbar` refuses negative lengths.
-        bars = None if line.x_bounds is None else np.maximum(0, [x - line.x_bounds[0], line.x_bounds[1] - x])
-        axes.errorbar(x, y, xerr=bars, elinewidth=1, label=line.label or None, **(marks | line.style))
+        bars = [None if ends is None else np.maximum(0, [of - ends[0], ends[1] - of])
+                for of, ends in ((x, line.x_bounds), (y, line.y_bounds))]  # fmt: skip
+        style = {"elinewidth": 1} | marks | line.style
+        axes.errorbar(x, y, xerr=bars[0], yerr=bars[1], label=line.label or None, **style)
         if line.band is not None:
             axes.fill_between(x, *line.band, color=line.style["color"], alpha=0.1, linewidth=0)
     if panel.names:
         axes.set_yticks(range(len(panel.names)), panel.names)
-        axes.set(xlim=(0, None), ylim=(len(panel.names) - 0.6, -0.4))
+        axes.axvline(0, color=GREY, linewidth=1)
+        axes.set(ylim=(len(panel.names) - 0.6, -0.4))
         axes.grid(visible=False, axis="y")
     labels, columns = _wrap_legend(panel)
     if labels:

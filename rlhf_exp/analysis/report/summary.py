@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rlhf_exp.analysis.frame import FEWEST, read
 from rlhf_exp.analysis.report.baselines import baseline_sentence
-from rlhf_exp.analysis.report.columns import TESTED, Column, at, join_notes
+from rlhf_exp.analysis.report.columns import TESTED, Column, at, average, join_notes, list_rewards
 from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Callout, Table, align, footnote
 from rlhf_exp.analysis.stats import DIFFERENCES, LEVELS, SHARES, Interval, crossed_interval
 from rlhf_exp.analysis.stats.planning import plan_rows
@@ -51,6 +51,9 @@ def summary_table(run: Run) -> Table:
     if not run.trains:
         return Table(["", "measured"], [[figure.name, figure.cell(before)] for figure in _list_figures(run)])
     rows = [[f.name, f.cell(before), f.cell(after), f.write_difference(f.read(paired))] for f in _list_figures(run)]
+    for reward in list_rewards([run]):
+        sides = [reward.write(average(run, model, reward.name)) for model in ("baseline", "trained")]
+        rows.append([reward.name, *sides, reward.write_difference(average(run, "gain", reward.name))])
     return Table(["", "baseline", "trained", "difference"], rows)
 
 

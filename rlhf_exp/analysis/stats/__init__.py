@@ -8,7 +8,7 @@ collapse      runs far below the other seeds
 """
 
 from rlhf_exp.analysis.stats.contrasts import START, Contrast, compare_settings, count_left
-from rlhf_exp.analysis.stats.crossed import DIFFERENCES, LEVELS, SHARES, Kind, crossed_interval, paired_interval
+from rlhf_exp.analysis.stats.crossed import DIFFERENCES, LEVELS, SHARES, SIZES, Kind, crossed_interval, paired_interval
 from rlhf_exp.analysis.stats.intervals import (
     CONFIDENCE,
     Interval,
@@ -22,7 +22,7 @@ from rlhf_exp.analysis.stats.planning import LEVEL
 from rlhf_exp.analysis.stats.wins import WinRate, win_rate
 
 __all__ = [
-    "CONFIDENCE", "DIFFERENCES", "LEVEL", "LEVELS", "SHARES", "START", "Contrast", "Interval", "Kind", "WinRate",
-    "as_interval", "compare_settings", "count_left", "crossed_interval", "exact", "mean_interval", "paired_interval",
-    "share_interval", "wilson", "win_rate",
+    "CONFIDENCE", "DIFFERENCES", "LEVEL", "LEVELS", "SHARES", "SIZES", "START", "Contrast", "Interval", "Kind",
+    "WinRate", "as_interval", "compare_settings", "count_left", "crossed_interval", "exact", "mean_interval",
+    "paired_interval", "share_interval", "wilson", "win_rate",
 ]  # fmt: skip

@@ -4,15 +4,16 @@
     contrasts[0].interval, contrasts[0].verdict, contrasts[0].seeds_needed
 
 The variance of a contrast joins seeds, rows and sampling (crossed.py). Three seeds alone say little about how far seeds
-spread, so a setting borrows from the spread of all, unless its own is far above: one collapsed seed hides no other
-setting's effect. All contrasts together have a family-wise error of at most 5%:
-those against the start and against a named setting by Holm; those against the best by the studentized range (Tukey
-1953, Kramer 1956), since the best is chosen from the same data, whose share of the level follows Holm's weighted
-procedure. bench/intervals.py measures error and power.
+spread, so a setting borrows from the spread of all, unless its own is far above or far below: one collapsed seed hides
+no other setting's effect. All contrasts together have a family-wise error of at most 5%:
+those against the start and against a named setting by Holm; those against the best, and all other pairs, by the
+studentized range (Tukey 1953, Kramer 1956), since the best is chosen from the same data. Its share of the level follows
+Holm's weighted procedure. bench/intervals.py measures error and power.
 """
 
 from collections.abc import Collection, Sequence
 from functools import lru_cache
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -35,11 +36,16 @@ POOL = 6
 """The degrees of freedom that the spread of all settings counts as, beside a setting's own. With a pool alone settings
 whose seeds spread from 1 to 6 points count as different by mistake in 11 of 100 cases, with this one in 5; settings
 that spread alike lose a little power (docs/appendix/statistics.md)."""
+MOST_PAIRED = 5
+"""Of so many settings each pair is compared."""
 FAR = 10
 """A setting whose seeds have a variance above this many times the median of the others', or of what sampling alone
 gives these, has its own spread only, and enters that of all with this many times the median. Without it one collapsed
 seed multiplies the width of all intervals by 5; with settings left out altogether 7% of comparisons had a false finding
 where seeds spread by 1 to 6 points (docs/appendix/statistics.md)."""
+RARE = 0.001
+"""A setting whose variance is below that of the others together by an F ratio that chance brings less often than this
+has its own spread only, so that wild settings do not hide its effect."""
 
 
 class Contrast(NamedTuple):
@@ -92,26 +98,31 @@ def compare_settings(
     centre: str | None = None,
     level: float = LEVEL,
 ) -> list[Contrast]:
-    """Each setting against the start model, then each against the best one or the one that is `named`.
+    """Each setting against the start model, then the best one against each other, and of at most MOST_PAIRED settings
+    all pairs; or each against the one that is `named`.
 
     Args:
         trained: (seeds, rows) figures of each setting, of at least two seeds; the rows are those of all settings.
         gains: the same minus the start model's; {} without a start model.
         named: the setting that the others are compared with, chosen before their results are known.
         kind: of the differences.
-        centre: the setting that takes the place of the best one; the level is for all pairs of settings, whichever it
-            is.
+        centre: the setting that takes the place of the best one, and is alone compared with the others. The level is
+            for all pairs, whether they are compared or not.
         level: the probability of any false finding.
     """
     starts = [contrast(gains, label, START, kind) for label in gains]
-    centre = named or centre or max(trained, key=lambda label: trained[label].mean())
-    pairs = [contrast(trained, centre, label, kind) for label in trained if label != centre]
+    first = named or centre or max(trained, key=lambda label: trained[label].mean())
+    has_all_pairs = not centre and len(trained) <= MOST_PAIRED
+    others, chosen = [label for label in trained if label != first], []
     if named:
-        starts, pairs = [*starts, *pairs], []
-    left = count_left([found.estimate.p for found in starts], level, further=len(pairs))
-    decided = [found._replace(level=level / (len(pairs) + max(1, left))) for found in starts]
+        starts += [contrast(trained, label, named, kind) for label in others]
+    else:
+        chosen = [*combinations([first, *others], 2)][: None if has_all_pairs else len(others)]
+    pairs, weight = [contrast(trained, *pair, kind) for pair in chosen], len(others) if chosen else 0
+    left = count_left([found.estimate.p for found in starts], level, further=weight)
+    decided = [found._replace(level=level / (weight + max(1, left))) for found in starts]
     for found in pairs:
-        shared = level * len(pairs) / (len(pairs) + left)
+        shared = level * weight / (weight + left)
         single = shared if len(trained) < 3 else invert_range(shared, len(trained), found.estimate.df)
         decided.append(found._replace(level=single))
     return decided
@@ -132,8 +143,8 @@ def contrast(
     """
     chosen = [label for label in (first, second) if label in scores]
     means = scores[first].mean(0) - (scores[second].mean(0) if len(chosen) == 2 else 0.0)
-    spreads = measure_spreads({label: of for label, of in scores.items() if varied is None or label in varied})
-    made = estimate(means, weigh_spreads(spreads, *[label for label in chosen if label in spreads]), kind)
+    kept = {label: of for label, of in scores.items() if varied is None or label in varied}
+    made = estimate(means, weigh_settings(kept, chosen, kind.relative), kind)
     return Contrast(first, second, made, min(len(scores[label]) for label in chosen), len(means), kind)
 
 
@@ -158,21 +169,45 @@ def count_left(p_values: Sequence[float], level: float = LEVEL, further: float =
     return left
 
 
-def weigh_spreads(spreads: dict[str, Spread], *chosen: str) -> list[tuple[Spread, float]]:
-    """The spread of each setting, with its weight in the variance of a contrast of the means of the `chosen` ones.
+def weigh_settings(
+    settings: dict[str, np.ndarray], chosen: Collection[str], relative: bool
+) -> list[tuple[Spread, float]]:
+    """As `weigh_spreads`, from each setting's (seeds, rows) figures; `relative`: spreads are borrowed as shares of the
+    settings' means."""
+    sizes = {label: abs(of.mean()) or 1.0 if relative else 1.0 for label, of in settings.items()}
+    spreads = {label: measure_spread(of / sizes[label]) for label, of in settings.items()}
+    return weigh_spreads(spreads, *[label for label in chosen if label in spreads], sizes=sizes)
 
-    A chosen setting's spread, if it is not FAR above the others, is the mean of its own, weighted by its degrees of
-    freedom, and of all settings' together, which counts as POOL degrees of freedom. Since each setting's spread stays a
-    part of its own, Satterthwaite's formula gives fewer degrees of freedom where the spreads are unequal.
+
+def weigh_spreads(
+    spreads: dict[str, Spread], *chosen: str, sizes: dict[str, float] | None = None
+) -> list[tuple[Spread, float]]:
+    """The spread of each setting, with its weight in the variance of a contrast of the means of the `chosen` ones,
+    which are `sizes` times those that the spreads are of.
+
+    A chosen setting's spread, if it is neither FAR above the others nor below them by more than chance, is the mean of
+    its own, weighted by its degrees of freedom, and of all settings' together, which counts as POOL degrees of freedom.
+    Since each setting's spread stays a part of its own, Satterthwaite's formula gives fewer degrees of freedom where
+    the spreads are unequal.
     """
     total, bounds = sum(spread.df for spread in spreads.values()), bound_spreads(spreads)
     weights = dict.fromkeys(spreads, 0.0)
     for label in chosen:
-        df, pool = spreads[label].df, POOL if bounds[label] == 1 else 0
-        weights[label] += df / (df + pool) / (df + 1)
+        df, pool = spreads[label].df, POOL if bounds[label] == 1 and not _is_below(label, spreads, bounds) else 0
+        share = (sizes or {}).get(label, 1.0) ** 2 / (df + pool) / (df + 1)
+        weights[label] += df * share
         for name, spread in spreads.items():
-            weights[name] += pool / (df + pool) * bounds[name] * spread.df / total / (df + 1)
+            weights[name] += pool * bounds[name] * spread.df / total * share
     return [(spread, weights[label]) for label, spread in spreads.items()]
+
+
+def _is_below(label: str, spreads: dict[str, Spread], bounds: dict[str, float]) -> bool:
+    """Whether a setting's variance is below that of the others together by more than chance (RARE). What sampling alone
+    gives is its lower bound."""
+    own, others = spreads[label], [(spread, bounds[name]) for name, spread in spreads.items() if name != label]
+    df = sum(spread.df for spread, _ in others)
+    of_all = sum(spread.between * bound * spread.df for spread, bound in others)
+    return bool(of_all and special.fdtr(own.df, df, max(own.between, own.noise) * df / of_all) < RARE)
 
 
 def bound_spreads(spreads: dict[str, Spread]) -> dict[str, float]:
@@ -183,11 +218,6 @@ def bound_spreads(spreads: dict[str, Spread]) -> dict[str, float]:
         bound = FAR * np.median(others) if others else np.inf
         bounds[label] = float(bound / spread.between) if spread.between > bound else 1.0
     return bounds
-
-
-def measure_spreads(settings: dict[str, np.ndarray]) -> dict[str, Spread]:
-    """Of each setting's (seeds, rows) figures, of at least two seeds."""
-    return {label: measure_spread(figures) for label, figures in settings.items()}
 
 
 @lru_cache

@@ -46,12 +46,14 @@ class Kind(NamedTuple):
         scaled: the values are differences of shares; the added rows are multiplied by the size of a change: the root
             mean square of the rows that are not 0, or 1 if all are. With several completions of each row a change is
             smaller than 1.
+        relative: settings with larger means spread more over seeds, as KLs and costs do.
     """
 
     added: tuple[float, ...]
     low: float
     high: float
     scaled: bool = False
+    relative: bool = False
 
     def add_to(self, rows: np.ndarray) -> np.ndarray:
         """(rows,) values and the added ones."""
@@ -61,6 +63,7 @@ class Kind(NamedTuple):
 
 
 LEVELS = Kind((), -np.inf, np.inf)
+SIZES = LEVELS._replace(relative=True)
 SHARES = Kind((0.0, 0.0, 1.0, 1.0), 0.0, 1.0)
 """Two successes and two failures: Agresti and Coull (1998)."""
 DIFFERENCES = Kind((-1.0, 1.0), -1.0, 1.0, scaled=True)
@@ -173,10 +176,12 @@ def _rows_interval(values: np.ndarray, kind: Kind) -> Interval:
 
 
 def measure_spread(figures: np.ndarray) -> Spread:
-    """The spread of one setting's (seeds, rows) figures, of at least two seeds and two rows: the mean squares of the
-    two-way analysis of variance, each divided by the number of rows."""
+    """The spread of one setting's (seeds, rows) figures, of at least two seeds: the mean squares of the two-way
+    analysis of variance, each divided by the number of rows; of one row nothing is known of the noise."""
     seeds, rows = figures.shape
     between = figures.mean(1).var(ddof=1)
+    if rows == 1:
+        return Spread(float(between), 0.0, seeds - 1)
     within = figures.var(0, ddof=1).mean() / rows
     noise = max(rows * within - between, 0.0) / (rows - 1)
     return Spread(float(between), float(noise), seeds - 1)

@@ -121,11 +121,12 @@ def _run_stage(study: Study, name: str) -> int:
 
 
 def _report(study: Study) -> int:
-    """Write the report; the sweep of a search has written it."""
+    """Write the report, and print its answer; the sweep of a search has written it."""
     if any(stage.jobs for stage in study.stages.values()):
         from rlhf_exp.analysis.study.page import write_study
 
-        tell(f"report  {write_study(study)}")
+        page, answer = write_study(study)
+        tell(f"\n{answer}\nreport  {page}")
     return 0
 
 

@@ -2,7 +2,7 @@
 
 claims = read_claims(Path("sweeps/claims/gsm8k.yaml"))
 judge(claims, {"ppo": [run, run, run], "grpo": [run, run, run]})    # [Verdict(claim, "supported", ...), ...]
-describe_claims(Path("sweeps/claims/gsm8k.yaml"), groups)           # blocks of a page
+describe_verdicts(verdicts)                                         # blocks of a page
 
 Each comparison of a claim (measures.py) has an interval. The claim is supported if the interval lies wholly on the
 side that it predicts, beyond its margin, and contradicted if it lies wholly on the other side. A claim over several
@@ -14,7 +14,7 @@ probability of any wrong verdict is at most 5%.
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -22,7 +22,7 @@ from scipy.special import stdtr
 
 from rlhf_exp.analysis.report.groups import Groups
 from rlhf_exp.analysis.report.page import NOTES, Block, Heading, Table, Text, footnote
-from rlhf_exp.analysis.stats import LEVEL, count_left
+from rlhf_exp.analysis.stats import LEVEL, as_interval, count_left
 from rlhf_exp.analysis.stats.crossed import limit
 from rlhf_exp.analysis.stats.planning import detectable_difference
 from rlhf_exp.analysis.study.measures import HELD_OUT, NO_START, NUMBERS, START, Measured, Metric, Untested, measure
@@ -164,10 +164,15 @@ def weigh(claim: Claim, measured: list[Measured]) -> tuple[float, float]:
     return (some, every) if claim.expect == "differ" else (every, some)
 
 
-def describe_claims(path: Path, groups: Groups) -> list[Block]:
-    """The rule, how many claims these runs support and contradict, and a row for each claim, judged ones first."""
-    verdicts = sorted(judge(read_claims(path), groups), key=lambda one: one.verdict == UNTESTED)
-    counts = {name: sum(one.verdict == name for one in verdicts) for name in VERDICTS}
+def count_verdicts(verdicts: list[Verdict]) -> dict[str, int]:
+    """How many claims have each verdict."""
+    return {name: sum(one.verdict == name for one in verdicts) for name in VERDICTS}
+
+
+def describe_verdicts(verdicts: list[Verdict]) -> list[Block]:
+    """The rule, the counts, and a row for each claim, judged ones first."""
+    verdicts = sorted(verdicts, key=lambda one: one.verdict == UNTESTED)
+    counts = count_verdicts(verdicts)
     rule = NOTES["claims"].format(judged=len(verdicts) - counts[UNTESTED])
     found = f"Of {len(verdicts)} claims: {', '.join(f'{name} {n}' for name, n in counts.items())}."
     head = ["claim", "what it says", "the hand-made study", "these runs", "verdict"]
@@ -209,6 +214,9 @@ def _write_verdict(found: Verdict) -> tuple[str, str]:
 
 
 def _write(figure: Figure, share: bool, signed: bool) -> str:
+    if isinstance(figure, dict):  # a sum of floats that is 0 can miss it by 1e-19
+        ends: Any = figure
+        figure = as_interval(*(round(ends[end], 12) for end in ("value", "low", "high")))
     if share:
         return (points if signed else percent)(figure)
     size = abs(figure["value"] if isinstance(figure, dict) else figure or 0.0)

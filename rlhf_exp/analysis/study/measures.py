@@ -4,7 +4,7 @@
     ->  Measured("grpo - start", Estimate(...), seeds=[3], rows=512, share=True)
 
 A figure of held-out rows (analysis/frame.py) has an estimate that joins seeds, rows and sampling (stats/crossed.py).
-All others are one number per run, with Student's t over seeds (Welch's of a difference).
+All others are one number per run, with Student's t over seeds. Both borrow from the spread of the other arms.
 """
 
 import re
@@ -18,9 +18,9 @@ from pydantic import BaseModel, ConfigDict
 from rlhf_exp.analysis.frame import FEWEST, read
 from rlhf_exp.analysis.report import columns
 from rlhf_exp.analysis.report.groups import Groups, name_rewards
-from rlhf_exp.analysis.stats import DIFFERENCES, LEVELS, SHARES, Kind
-from rlhf_exp.analysis.stats.contrasts import contrast
-from rlhf_exp.analysis.stats.crossed import Estimate, Spread, join
+from rlhf_exp.analysis.stats import DIFFERENCES, LEVELS, SHARES, SIZES, Kind
+from rlhf_exp.analysis.stats.contrasts import contrast, weigh_settings
+from rlhf_exp.analysis.stats.crossed import Estimate, join
 from rlhf_exp.graders.arithmetic import evaluate
 from rlhf_exp.runs.load import Run
 
@@ -139,17 +139,17 @@ def measure(metric: Metric, groups: Groups, arms: list[str]) -> Measured:
             scores[arm] = np.array([figure[rows] for figure in of_runs])
     compared = [scores[arm] for arm in chosen]
     share = metric.metric in SHARED and metric.per is None or str(metric.statistic).startswith("share")
-    kind = LEVELS if not share else DIFFERENCES if len(arms) > 1 else SHARES
+    level = SIZES if metric.metric == "KL" or metric.metric in COSTS else LEVELS
+    kind = level if not share else DIFFERENCES if len(arms) > 1 else SHARES
     if read_figure is _read_rows:
         # Runs without training may have measured one model in the same way: they are no seeds.
         varied = {arm for arm in scores if groups[arm][0].trains or (scores[arm][0] != scores[arm][1]).any()}
         made = contrast(scores, chosen[0], arms[-1] if len(arms) > 1 else START, kind, varied).estimate
     else:
         mean = compared[0].mean() - sum(of_arm.mean() for of_arm in compared[1:])
-        of_seeds = [(Spread(float(of.var(ddof=1)), 0.0, len(of) - 1), 1 / len(of)) for of in compared]
-        made = join(mean, mean, 0.0, MANY, of_seeds)
-    if not made.error and metric.metric not in COSTS:
-        raise Untested(f"all seeds have the same figure, {made.value:.3g}, which does not show how far it varies")
+        made = join(mean, mean, 0.0, MANY, weigh_settings(scores, chosen, kind.relative))
+    if not made.error or (read_figure is _read_number and not any(of_arm.var() for of_arm in compared)):
+        raise Untested(f"all seeds have the same figure, {made.value:.3g}: a constant needs no test")
     return Measured(" - ".join(arms), made, kind, [len(of) for of in compared], len(rows), share)
 
 

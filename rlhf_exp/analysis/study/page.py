@@ -1,8 +1,11 @@
-"""Writes a study's report from the folders of its runs: report.md, report.html and plots/ in the study's folder.
+"""Writes a study's report from the folders of its runs, into the study's folder: report.html; report.md, which has the
+answer, at most three pictures and the results; claims.html and claims.md; and every table in tables/, as CSV.
 
-page = write_study(read_study("brevity"))
+page, answer = write_study(read_study("brevity"))
 """
 
+import csv
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +14,19 @@ from rlhf_exp.analysis.frame import stack
 from rlhf_exp.analysis.report.compare import describe_runs, tabulate_study
 from rlhf_exp.analysis.report.curves import HEADING
 from rlhf_exp.analysis.report.groups import Groups, gather
-from rlhf_exp.analysis.report.page import NOTES, Block, Heading, Table, Text, footnote, write_page
+from rlhf_exp.analysis.report.page import (
+    NOTES,
+    Block,
+    Figures,
+    Heading,
+    Table,
+    Text,
+    Widget,
+    footnote,
+    to_plain,
+    to_text,
+    write_page,
+)
 from rlhf_exp.analysis.report.single import describe_preferences, describe_run, load_runs
 from rlhf_exp.analysis.stats import LEVELS, SHARES, crossed_interval
 from rlhf_exp.analysis.study.stages import Stage, Study
@@ -21,14 +36,12 @@ from rlhf_exp.runs.load import Run, refusing_damage
 from rlhf_exp.runs.records import Completion, Pair
 
 
-def write_study(study: Study) -> Path:
-    """Write the report on the runs that there are; returns the path of report.html.
+def write_study(study: Study) -> tuple[Path, str]:
+    """Write the report on the runs that there are; returns the path of report.html, and the answer for a terminal.
 
     Raises:
         ConfigError: there is none yet, or one cannot be read.
     """
-    from rlhf_exp.analysis.study.claims import describe_claims
-
     jobs = [job for stage in study.stages.values() for job in stage.jobs]
     labels = {job.folder: job.arm for job in jobs if (job.folder / "run.json").is_file()}
     if not labels:
@@ -39,25 +52,62 @@ def write_study(study: Study) -> Path:
         finished = gather([run for run in runs if run.status == "finished"], labels)
         done = {arm: finished[arm] for arm in planned if arm in finished}
         rows = [[arm, f"{len(done.get(arm, ()))} of {n}", *_sum_cost(done.get(arm))] for arm, n in planned.items()]
-        blocks: list[Block] = [Heading(study.title, 1), Text(study.asks)]
         stages = {job.folder: stage for stage in study.stages.values() for job in stage.jobs}
         compared, *others = _divide(stages, [run for run in runs if run.trains], labels) or [runs]
-        _, *described = describe_runs(compared, labels=labels) if len(compared) > 1 else describe_run(compared[0])
+        several, against = len(compared) > 1, stages[compared[0].path].against
+        _, *described = describe_runs(compared, against, labels) if several else describe_run(compared[0])
+        answer = to_text(tabulate_study(compared, labels, against)) if several else ""
+        study.out.mkdir(parents=True, exist_ok=True)
+        claims = _write_claims(study, study.claims, done) if study.claims else []
+        blocks: list[Block] = [Heading(study.title, 1), Text(study.asks), *claims, *described]
+        plots = {plot.name: plot for block in to_plain(blocks) if isinstance(block, Figures) for plot in block.plots}
+        shown = Figures([plots[name] for name in study.pictures if name in plots])
+        end = next((i for i, block in enumerate(blocks) if isinstance(block, Figures | Widget)), len(blocks))
+        told = [*blocks[:end], shown, *_take_table(blocks[end:]), Text("report.html has all, tables/ every table.")]
         alone = {arm: group for arm, group in done.items() if not group[0].trains}
-        place = next((i for i, block in enumerate(described) if block == HEADING), len(described))
-        described[place:place] = describe_alone(alone) if alone else []
-        blocks += described  # without its title
+        place = next((i for i, block in enumerate(blocks) if block == HEADING), len(blocks))
+        blocks[place:place] = describe_alone(alone) if alone else []
         for family in others:
             arms = ", ".join(dict.fromkeys(labels[run.path] for run in family))
             blocks.append(Heading(f"Apart from these: {arms}"))
             blocks += tabulate_study(family, labels, stages[family[0].path].against)
             if family[0].trains_scorer:
-                shown = max(family, key=lambda run: len(done.get(labels[run.path], ())))
-                blocks += [Text(f"Of {labels[shown.path]}, {shown.path.name}:"), *describe_preferences(shown)]
+                best = max(family, key=lambda run: len(done.get(labels[run.path], ())))
+                blocks += [Text(f"Of {labels[best.path]}, {best.path.name}:"), *describe_preferences(best)]
         blocks += [Heading("Stages"), Table(["arm", "runs finished", "time of all", "most memory"], rows)]
-        blocks += describe_claims(study.claims, done) if study.claims else []
-        study.out.mkdir(parents=True, exist_ok=True)
-        return write_page(blocks, study.out)
+        _write_tables(blocks, study.out / "tables")
+        return write_page(blocks, study.out, told=told), answer
+
+
+def _write_claims(study: Study, path: Path, groups: Groups) -> list[Block]:
+    """Write claims.html and claims.md; returns how many claims are supported, with the way there."""
+    from rlhf_exp.analysis.study.claims import count_verdicts, describe_verdicts, judge, read_claims
+
+    verdicts = judge(read_claims(path), groups)
+    blocks = [Heading(f"Claims: {study.title}", 1), *describe_verdicts(verdicts)]
+    _write_tables(blocks, study.out / "tables")
+    write_page(blocks, study.out, "claims")
+    counts = count_verdicts(verdicts)
+    return [Table(["claims", *counts], [["claims.html", *map(str, counts.values())]], links=["claims.html"])]
+
+
+def _take_table(blocks: Sequence[Block]) -> Sequence[Block]:
+    """The first table with its heading."""
+    place = next((i for i, block in enumerate(blocks) if isinstance(block, Table)), 0)
+    return blocks[max(0, place - 1) : place + 1]
+
+
+def _write_tables(blocks: Sequence[Block], folder: Path) -> None:
+    """Each table as folder/NAME.csv, by its own title or by the heading above it."""
+    folder.mkdir(exist_ok=True)
+    heading = ""
+    for place, block in enumerate(to_plain(blocks)):
+        if isinstance(block, Heading):
+            heading = block.text
+        elif isinstance(block, Table):
+            words = re.findall("[a-z0-9]+", (block.folded or heading).lower())
+            with (folder / f"{place:03}_{'_'.join(words)[:60]}.csv").open("w", newline="", encoding="utf-8") as file:
+                csv.writer(file).writerows([block.head, *block.rows])
 
 
 def _divide(stages: dict[Path, Stage], runs: list[Run], labels: dict[Path, str]) -> list[list[Run]]:

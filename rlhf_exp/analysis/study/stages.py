@@ -27,7 +27,9 @@ from rlhf_exp.runs.records import read
 FIRST = ("hydra/launcher=joblib", "skip_finished=true")
 """Options of every stage, which later ones may replace."""
 SEEDS = [0, 1, 2]
-STUDY = {"title": str, "claims": str, "seeds": list[Seed], "options": list[str], "stages": dict}
+STUDY = {"title": str, "claims": str, "pictures": list[str], "seeds": list[Seed], "options": list[str], "stages": dict}
+PICTURES = ["gains", "frontier", "learning"]
+"""What report.md shows if the study does not choose; the other pictures are the curves of report_texts.yaml."""
 STAGE = {"needs": dict[str, str], "seeds": list[Seed], "options": list[str], "apart": bool, "against": str}
 INSTEAD = {"output_dir": "--out FOLDER", "hydra.sweep.dir": "--out FOLDER", "dry_run": "--dry-run", "resume": "nothing"}
 """Keys that a study does not take, and what to use."""
@@ -66,6 +68,7 @@ class Study:
     claims: Path | None
     out: Path
     stages: dict[str, Stage]
+    pictures: list[str]
 
 
 def list_studies() -> dict[str, str]:
@@ -92,7 +95,8 @@ def read_study(name: str, overrides: Sequence[str] = (), out: str | None = None)
     if problems := [*problems, *(f"{file}: {line}" for line in _find_mistakes(values))]:
         raise ConfigError(problems)
     claims = file.parent / "claims" / f"{values['claims']}.yaml" if "claims" in values else None
-    study = Study(file, _find_title(file, values), _read_comment(file), claims, Path(out or f"outputs/{file.stem}"), {})
+    study = Study(file, _find_title(file, values), _read_comment(file), claims, Path(out or f"outputs/{file.stem}"), {},
+                  values.get("pictures", PICTURES))  # fmt: skip
     with explaining(overrides):
         if "stages" not in values:
             options = [*overrides, *([set_text("hydra.sweep.dir", out)] if out else [])]
@@ -120,6 +124,11 @@ def _find_mistakes(values: dict[str, Any]) -> Iterator[str]:
         what = f"stages.{name}: must be a folder's name, and hold some of {', '.join(STAGE)}"
         found += check_keys(f"stages.{name}.", stage, STAGE) if is_mapping else [what]
     yield from found
+    if "pictures" in values and not found:
+        from rlhf_exp.analysis.report.page import TEXTS  # imports scipy
+
+        known = [*PICTURES, *(curve["name"] for curve in TEXTS["curves"])]
+        yield from (f"pictures: {one_of(name, known)}" for name in values["pictures"] if name not in known)
     for name, needs in {} if found else _list_needs(stages).items():
         unknown = [other for other in needs if other not in stages]
         yield from (f"stages.{name}.needs: no stage {other}; {one_of(other, list(stages))}" for other in unknown)

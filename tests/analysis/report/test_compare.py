@@ -81,7 +81,7 @@ def test_figures_that_are_not_finite_can_be_compared(sweep, tmp_path, edit):
 def test_runs_of_equal_name_are_named_by_where_their_paths_part(tmp_path, make_run):
     runs = [make_run(tmp_path / study / "0") for study in ("first", "second")]
     write_report(runs, tmp_path / "out")
-    assert [row[0] for row in table_rows(tmp_path / "out", "Every run")] == ["first/0", "second/0"]
+    assert [row[0] for row in table_rows(tmp_path / "out", "Runs")] == ["first/0", "second/0"]
 
 
 def test_the_lead_over_a_baseline_has_no_interval_without_the_figures_of_each_row(tmp_path):

@@ -14,9 +14,13 @@ def test_settings_are_compared_with_a_named_one(tmp_path, capsys, make_run):
         make_run(tmp_path / "sweep" / str(job), job % 2, ("grpo", "dr_grpo")[job // 2])
     assert main([str(tmp_path / "sweep"), "--against", "grpo"]) == 0
     text = (tmp_path / "sweep" / "report.md").read_text()
-    assert "| grpo - dr_grpo |" in text
-    assert main([str(tmp_path / "sweep"), "--against", "ppo"]) == 2
-    assert capsys.readouterr().err.endswith("no setting is called 'ppo'; these are: 'dr_grpo', 'grpo'\n")
+    assert "| dr_grpo - grpo |" in text and "\nAgainst grpo. " in capsys.readouterr().out
+    for folder in ("2", str(tmp_path / "sweep" / "3")):  # of a run of dr_grpo
+        assert main([str(tmp_path / "sweep"), "--against", folder]) == 0
+        assert "| grpo - dr_grpo |" in (tmp_path / "sweep" / "report.md").read_text()
+    assert main([str(tmp_path / "sweep"), "--against", "gpro"]) == 2
+    line = "no setting is called 'gpro'; these are: 'dr_grpo', 'grpo'; did you mean grpo?\n"
+    assert capsys.readouterr().err.endswith(line)
 
 
 def test_a_run_named_twice_counts_once(run_dir, tmp_path):

@@ -9,7 +9,7 @@ from rlhf_exp.analysis.report.page import Table, to_markdown
 from rlhf_exp.analysis.stats import LEVELS
 from rlhf_exp.analysis.stats.crossed import Estimate
 from rlhf_exp.analysis.study import measures
-from rlhf_exp.analysis.study.claims import Claim, decide, describe_claims, judge, read_claims, weigh
+from rlhf_exp.analysis.study.claims import Claim, _write, decide, describe_verdicts, judge, read_claims, weigh
 from rlhf_exp.analysis.study.measures import Measured, Metric, read_series
 from rlhf_exp.config import ROOT
 from rlhf_exp.errors import ConfigError
@@ -314,10 +314,23 @@ def test_a_mistake_in_a_file_of_claims_is_one_line(tmp_path, before, after, key,
     assert line.startswith(f"{path}: {key}") and said in line
 
 
+def test_a_difference_of_0_is_written_without_the_error_of_its_sum():
+    assert _write({"value": 3.7e-19, "low": -0.015, "high": 0.015}, False, True) == "+0 [-0.015, +0.015]"
+
+
+def test_a_series_borrows_the_spread_of_the_other_arms():
+    """With three seeds alone z = 14 could not be told from chance at Holm's level."""
+    levels = {"high": [4.0, 4.1, 4.2], "low": [2.6, 2.7, 2.8], "other": [3.0, 3.1, 3.2], "more": [1.0, 1.1, 1.2]}
+    groups = {arm: [make_run(seed, [True] * ROWS, metrics=[{"step": step, "x": level + step} for step in (1, 2, 3)])
+                    for seed, level in enumerate(of)] for arm, of in levels.items()}  # fmt: skip
+    found = measure("x", groups, ["high", "low"], statistic="mean")
+    assert found.estimate.value == pytest.approx(1.4) and found.estimate.df > 4
+
+
 def test_the_page_has_a_row_for_each_claim_judged_ones_first(tmp_path, groups):
     path = tmp_path / "claims.yaml"
     path.write_text("a-0:\n  says: Nobody knows.\n  not_tested: really\n" + GOOD.replace("[a,", "[good,"))
-    blocks = describe_claims(path, groups)
+    blocks = describe_verdicts(judge(read_claims(path), groups))
     (table,) = (block for block in blocks if isinstance(block, Table))
     assert [row[0] for row in table.rows] == ["a-1", "a-0", "a-2"]
     judged, *_, untested = table.rows

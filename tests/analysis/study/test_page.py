@@ -2,8 +2,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from rlhf_exp.analysis.report.page import Table
-from rlhf_exp.analysis.study.page import _divide, describe_alone
+from rlhf_exp.analysis.study.page import _divide, describe_alone, write_study
+from rlhf_exp.analysis.study.stages import Job, Stage, Study
 from rlhf_exp.runs.records import Completion
+from tests.analysis.report.conftest import _make_run as write_run
 from tests.analysis.study.test_claims import make_run as make_whole_run
 
 
@@ -34,3 +36,28 @@ def test_models_measured_alone_have_their_own_figures():
     [table] = [block for block in describe_alone({"start": [run]}) if isinstance(block, Table)]
     assert table.head == ["arm", "seeds", "accuracy", "reward"]
     assert [cell.split()[0] for cell in table.rows[0]] == ["start", "1", "100.0%", "1.500"]
+
+
+def test_a_study_ends_with_its_answer_and_has_its_claims_on_a_page_of_their_own(tmp_path):
+    jobs = []
+    for loss, gain in {"grpo": 0.4, "bnpo": 0.0}.items():
+        for seed in range(3):
+            jobs.append(Job([], tmp_path / "out" / f"{loss}-{seed}", loss, str(seed), {}))
+            write_run(jobs[-1].folder, seed, loss, gain)
+    claims = tmp_path / "claims.yaml"
+    claims.write_text(
+        "a-1:\n  says: It gains.\n  metric: accuracy\n  contrast: [grpo, start]\n  expect: higher\n"
+        "a-2:\n  says: It is nice.\n  not_tested: looks\n"
+    )
+    stages = {"all": Stage("all", [], jobs)}
+    page, answer = write_study(
+        Study(claims, "Two losses", "Which is best?", claims, tmp_path / "out", stages, ["gains"])
+    )
+    told = (tmp_path / "out" / "report.md").read_text()
+    assert "Best. grpo, with a held-out accuracy of " in answer and "**Best.** grpo" in told
+    assert len(told.split()) < 900 and told.count("](plots/") == 1
+    assert '<a href="claims.html">' in page.read_text() and "It gains." not in page.read_text()
+    assert "| a-1 | It gains. |" in (tmp_path / "out" / "claims.md").read_text()
+    tables = {path.name[4:]: path.read_text() for path in (tmp_path / "out" / "tables").iterdir()}
+    assert tables["results_over_seeds.csv"].startswith("setting,seeds,difference,")
+    assert "supported" in tables["the_hand_made_study_and_these_runs.csv"]
