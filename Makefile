@@ -19,7 +19,7 @@ IMAGE = rlhf-exp
 EXTRAS = bitsandbytes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-learning test-newest test-engines test-slurm coverage lint audit pip-audit bench calibrate compare noise sweep report tiny smollm2 docker
+.PHONY: help run test test-learning test-newest test-engines test-slurm test-real coverage lint audit pip-audit bench calibrate compare noise sweep report tiny smollm2 docker
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -50,6 +50,9 @@ test-slurm: $(INSTALLED) ## sweeps on a Slurm of one node, which the tests start
 	    }; \
 	done
 	OMP_NUM_THREADS=1 $(PY) -m pytest --durations=0 tests/slurm $(ARGS)
+
+test-real: $(INSTALLED) ## every algorithm, task and peft on the real model of `make smollm2`; half an hour or more
+	$(PYTEST) tests/real $(ARGS)
 
 coverage: $(INSTALLED) ## which lines the tests of `make test` run; a third slower
 	$(PYTEST) -m "not learning and not engines" --cov=rlhf_exp --cov-report=term:skip-covered $(ARGS)
