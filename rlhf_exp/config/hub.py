@@ -19,6 +19,8 @@ from rlhf_exp.config.schema import Config
 
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 TIMEOUT_S = 5.0
+MADE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rlhf_exp" / "models"
+"""Where models are that a command such as `make smollm2` makes without the hub."""
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 
@@ -56,6 +58,11 @@ def find_cached(hub_id: str) -> Path | None:
         return None
     path = folder / "snapshots" / commit / "config.json"
     return path if path.is_file() else None
+
+
+def find_made(name: str, hub_id: str) -> str:
+    """The folder in MADE if it is there, else the hub's id."""
+    return str(MADE / name) if (MADE / name).is_dir() else hub_id
 
 
 @cache

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlhf_exp.config.hub import is_hub_id
+from rlhf_exp.config.hub import find_made, is_hub_id
 from rlhf_exp.config.model_shape import ASSETS, find_local_base
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedConfig
 
-OFFLINE = "without a network use a folder, such as one of this package's models: model=tiny, model=tiny_gpt2"
+OFFLINE = (
+    "without a network use a folder, such as one of this package's models: model=tiny, model=tiny_gpt2,"
+    " or model=smollm2_135m after `make smollm2` (python -m rlhf_exp.models.smollm2)"
+)
 OTHER_BASE = "name the one it was trained on: model.base=FOLDER, or merge the two with peft's merge_and_unload"
 
 
@@ -160,7 +163,8 @@ class ModelSource:
 def locate_start_model(cfg: Config) -> ModelSource:
     """The model that cfg.model names; with `init` it will be made in the run's folder (loading.py)."""
     model, path, name = cfg.model, cfg.model.path, cfg.model.name
-    if path is not None and not (is_hub_id(path) and name != "tiny"):
+    made = find_made(name, "")  # another folder of the same model has another name
+    if path not in (None, made) and not (is_hub_id(path) and name != "tiny"):
         name = "/".join(Path(path).parts[-2:])
     shared = ("base", "dtype", "attn_implementation", "trust_remote_code", "enable_thinking")
     how = {key: getattr(model, key) for key in shared}
