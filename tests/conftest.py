@@ -19,10 +19,12 @@ from types import SimpleNamespace
 
 import pytest
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
+from omegaconf import grammar_parser
 from omegaconf.errors import OmegaConfBaseException
 
 from rlhf_exp import processes
@@ -64,18 +66,19 @@ def own_notes(tmp_path_factory):
         yield
 
 
+def draw_nothing(plot, out):
+    """An empty file in a plot's place, since drawing takes up to 2 s for each report."""
+    path = out / "plots" / f"{plot.name}.png"
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    return path
+
+
 @pytest.fixture(scope="session", autouse=True)
 def blank_plots():
-    """Plots are empty files, since drawing takes up to 2 s for each report; `drawn` draws them."""
-
-    def touch(plot, out):
-        path = out / "plots" / f"{plot.name}.png"
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
-        return path
-
+    """`drawn` draws them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "draw", touch)
+        patch.setattr(page, "draw", draw_nothing)
         yield
 
 
@@ -171,14 +174,16 @@ def miniatures(tmp_path_factory):
 def composed_once():
     """Compose the same options of groups once, since Hydra takes 0.1 s for each composition; values are set anew, by
     Hydra's own function, and all checks still run. Kept as bytes, which are copied fastest."""
-    made, compose_files, read, load_config = {}, compose.compose_files, {}, FileConfigSource.load_config
+    made, compose_files, read = {}, compose.compose_files, {}
+    Plugins.instance()  # runs the modules of Hydra's plugins again: their classes are those of the registry alone
+    load = {kind: kind.load_config for kind in map(SourcesRegistry.instance().resolve, ("file", "pkg"))}
 
     def load_once(self, config_path):
         """A shipped file is read once: PyYAML takes a quarter of a composition's time."""
-        if not Path(self.path).is_relative_to(ROOT):  # a folder of a test's own may change
-            return load_config(self, config_path)
+        if self.scheme() == "file" and not Path(self.path).is_relative_to(ROOT):  # a test's own may change
+            return load[type(self)](self, config_path)
         if (self.path, config_path) not in read:
-            read[self.path, config_path] = pickle.dumps(load_config(self, config_path))
+            read[self.path, config_path] = pickle.dumps(load[type(self)](self, config_path))
         return pickle.loads(read[self.path, config_path])
 
     def compose_values(overrides, config_name):
@@ -206,7 +211,9 @@ def composed_once():
         return compose_files(overrides, config_name, config_dir)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FileConfigSource, "load_config", load_once)
+        patch.setattr("omegaconf.base.parse", functools.cache(grammar_parser.parse))  # half of a composition's time
+        for kind in load:
+            patch.setattr(kind, "load_config", load_once)
         patch.setattr(compose, "compose_files", compose_once)
         patch.setattr(jobs, "compose_files", compose_once)
         yield compose_files

@@ -10,19 +10,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent / "rlhf_exp"
 
 LAYERS = (
-    (
-        "errors",
-        "processes",
-        "progress",
-        "commands",
-        "analysis.stats",
-        "forms",
-        "algorithms",
-        "findings",
-        "config.values",
-        "runs.files",
-        "runs.records",
-    ),
+    ("errors", "processes", "progress", "commands", "analysis.stats", "forms", "algorithms", "findings",
+     "config.values", "runs.files", "runs.records"),
     ("graders",),  # texts to grades: tasks and rewards call them
     ("config", "tasks", "rewards.countdown", "rewards.table"),  # a config is of the keys of tasks and rewards
     ("runs",),
@@ -40,24 +29,11 @@ LAYERS = (
     ("launch",),
     ("analysis.study",),
     ("__main__", "__init__", "analysis", "api", "audit", "calibrate", "samples"),
-)
+)  # fmt: skip
 """From the bottom. A module is in the layer of its longest prefix here, and imports from its own layer and below."""
 
-WITHOUT_TORCH = (
-    *(
-        "algorithms",
-        "analysis",
-        "api",
-        "commands",
-        "config",
-        "errors",
-        "experiment",
-        "launch",
-        "models.source",
-        "processes",
-    ),
-    "runs",
-)
+WITHOUT_TORCH = ("algorithms", "analysis", "api", "commands", "config", "errors", "experiment", "launch",
+                 "models.source", "processes", "runs")  # fmt: skip
 HEAVY = ("torch", "transformers", "trl", "datasets")
 
 

@@ -12,7 +12,7 @@ from rlhf_exp.config.schema import TASKS
 from rlhf_exp.dry_run import cost
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.runs.load import list_run_folders, load_run
+from rlhf_exp.runs.load import load_run
 from rlhf_exp.tasks import gsm8k as gsm8k_files
 from rlhf_exp.tasks import hh_rlhf as hh_rlhf_files
 
@@ -29,6 +29,12 @@ NEEDS = {
              'task.prompt_template="use {a} {b} {c} make {target} ."'],
     "module": [f"task.module={OWN / 'near.py'}", "+task.options.near=2"],
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def few_synthetic_rows(monkeypatch):
+    for files in (gsm8k_files, hh_rlhf_files):
+        monkeypatch.setattr(files, "SYNTHETIC_ROWS", 200)
 
 
 PAIRWISE = [
@@ -50,8 +56,6 @@ def test_a_combination_passes_its_dry_run_or_is_refused_in_one_line(
     miniatures, algo, model, task, peft, capsys, monkeypatch
 ):
     monkeypatch.setattr(cost, "find_memory", lambda cfg: (1e12, "a computer with room"))
-    for files in (gsm8k_files, hh_rlhf_files):
-        monkeypatch.setattr(files, "SYNTHETIC_ROWS", 200)
     overrides = [f"algo={algo}", f"task={task}", f"model={model}", f"peft={peft}", "device=cpu", *FEW]
     overrides += NEEDS.get(task, [])
     overrides += [f"model.path={miniatures[model]}"] if model in miniatures else []
@@ -95,17 +99,11 @@ def test_two_real_steps_on_three_architectures_plain_lora_and_4_bit(algo, turn, 
     task = ["task=countdown"] if ALGORITHMS[algo].online else ["task=hh_rlhf", "task.source=generated"]
     task += ["task.train_rows=8", *(["algo.args.num_generations=4"] if ALGORITHMS[algo].compares_groups else [])]
     task += ["algo.args.per_device_train_batch_size=2"] if ALGORITHMS[algo].minibatches > 1 else []
-    pairs = list(zip(("tiny_gpt2", "tiny_qwen2", "tiny_qwen3"), PEFTS[turn:] + PEFTS[:turn], strict=True))
-    conf = tmp_path / "conf" / "experiment"
-    conf.mkdir(parents=True)
-    for model, peft in pairs:
-        text = f"# @package _global_\ndefaults:\n  - override /model: {model}\n  - override /peft: {peft}\n"
-        (conf / f"{model}_{peft}.yaml").write_text(text)
-    experiments = "experiment=" + ",".join(path.stem for path in sorted(conf.iterdir()))
-    study = ["-m", "-cd", str(conf.parent), experiments, f"algo={algo}", *STEPS, *task]
-    done = command_line(*study, f"output_dir={tmp_path / 'runs'}", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-3000:]
-    for (_, peft), run in zip(pairs, map(load_run, list_run_folders(tmp_path / "runs")), strict=True):
+    for model, peft in zip(("tiny_gpt2", "tiny_qwen2", "tiny_qwen3"), PEFTS[turn:] + PEFTS[:turn], strict=True):
+        chosen = (f"algo={algo}", f"model={model}", f"peft={peft}", f"output_dir={model}")
+        done = command_line(*chosen, *STEPS, *task, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr[-3000:]
+        run = load_run(tmp_path / model)
         evaluation, losses = run.evaluation, [row["loss"] for row in run.metrics]
         assert run.status == "finished" and run.info["steps"] == 2
         assert len(losses) == 2 and all(math.isfinite(loss) for loss in losses)

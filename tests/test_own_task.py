@@ -5,7 +5,6 @@ import shlex
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
-from rlhf_exp.runs.load import load_run
 from rlhf_exp.tasks import load_task
 from tests.test_docs import read_fences
 
@@ -35,13 +34,14 @@ def test_the_checkers_grade():
         assert (getattr(right, "score", right), getattr(wrong, "score", wrong)) == (1, 0)
 
 
-def test_the_shortest_task_of_a_module_runs(tmp_path, command_line):
+def test_the_shortest_task_of_a_module_has_rows_that_it_grades(tmp_path):
     (source,) = (source for source in list_blocks("python") if "def rows(" in source)
     (tmp_path / "mine.py").write_text(source)
-    few = ["algo.args.max_steps=1", "max_tokens=8", "eval.rows=8", "task.baselines=false", "device=cpu"]
-    done = command_line("task=module", "task.module=mine.py", *few, "output_dir=run", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert load_run(tmp_path / "run").status == "finished"
+    cfg = compose_config(["task=module", f"task.module={tmp_path / 'mine.py'}", "eval.rows=8", "device=cpu"])
+    task = load_task(cfg, load_tokenizer(resolve_model(cfg, tmp_path)))
+    row = task.train[0]
+    assert len(task.eval) == 8 and row["prompt"] == "use {} {} make {} .".format(*row["numbers"], row["target"])
+    assert [task.grade(f"= {row['target'] + more}", row).outcome for more in (0, 1)] == ["correct", "failed"]
 
 
 def test_the_conversation_is_read(tmp_path, monkeypatch):

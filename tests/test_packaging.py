@@ -244,8 +244,9 @@ def test_installed_wheel_runs_from_another_folder(wheel: zipfile.ZipFile, tmp_pa
     (tmp_path / "elsewhere").mkdir()
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     dry = ["algo=grpo", "task=countdown", "dry_run=true"]
-    for given in (["seed=0", *dry], ["-m", "seed=0,1", *dry], ["study", "countdown_tiny", "--dry-run"]):
-        words = [sys.executable, "-m", "rlhf_exp", *given]
-        done = subprocess.run(words, cwd=tmp_path / "elsewhere", env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert str(ROOT) not in done.stdout
+    given = [["seed=0", *dry], ["-m", "seed=0,1", *dry], ["study", "countdown_tiny", "--dry-run"]]
+    code = "import sys; from rlhf_exp.__main__ import main; sys.argv[1:] = {}; assert main() == 0\n"
+    words = [sys.executable, "-c", "".join(map(code.format, given))]
+    done = subprocess.run(words, cwd=tmp_path / "elsewhere", env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert str(ROOT) not in done.stdout

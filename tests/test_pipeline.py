@@ -1,10 +1,10 @@
 """Whole runs of the shipped model, small enough for seconds."""
 
+import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -142,48 +142,33 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(first, workplace, launch):
     assert_same_text(broken, first.path, "completions.jsonl", "samples.jsonl")
 
 
-@pytest.mark.learning
-def test_a_signal_saves_a_checkpoint_from_which_the_run_ends_as_an_uninterrupted_one(first, workplace, launch):
-    stopped = workplace / "stopped"
-    arguments = [*SMALL, "algo.args.save_steps=100", "output_dir=stopped"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rlhf_exp", *arguments],
-        cwd=workplace, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    metrics = stopped / "metrics.jsonl"
-    while process.poll() is None and not (metrics.exists() and metrics.read_text()):
-        time.sleep(0.01)
-    process.send_signal(signal.SIGTERM)
-    shown, _ = process.communicate()
-    assert process.returncode == 143, shown
-    record = load_run(stopped).info
-    assert (record["status"], record["error"]) == ("stopped", "SIGTERM") and 1 <= record["steps"] < 4
-    step = record["steps"]
-    said = f"Stopped by SIGTERM; the last checkpoint is of step {step}. Resume with: python -m rlhf_exp resume=stopped"
-    assert said in shown.splitlines()
-    assert [path.name for path in (stopped / "checkpoints").glob("checkpoint-*")] == [f"checkpoint-{step}"]
-    done = launch("resume=stopped")
-    assert done.returncode == 0, done.stderr
-    assert read_metrics(stopped) == read_metrics(first.path)
-    assert_same_text(stopped, first.path, "samples.jsonl")
-
-
-def test_an_alarm_of_stop_on_saves_and_ends_the_run_which_then_resumes_to_its_end(
-    first, workplace, launch, monkeypatch
+@pytest.mark.parametrize(("error", "status"), [("SIGTERM", 143), ("gradient_spike", 3)])
+def test_a_signal_or_an_alarm_saves_and_ends_the_run_which_then_resumes_to_the_same_end(
+    first, workplace, launch, monkeypatch, error, status
 ):
     found = Finding(name="gradient_spike", severity="warning", steps=(2, 2), evidence="high")
-    monkeypatch.setattr("rlhf_exp.train.find_alarms", lambda metrics, **facts: [found] if len(metrics) >= 2 else [])
-    done = launch(*SMALL, "algo.args.save_steps=100", "monitor.stop_on=[gradient_spike]", "output_dir=alarmed")
-    assert done.returncode == 3, done.stderr
-    record = load_run(workplace / "alarmed").info
-    assert (record["status"], record["error"], record["steps"]) == ("stopped", "gradient_spike", 3)
-    said = "Stopped by gradient_spike; the last checkpoint is of step 3. Resume with: python -m rlhf_exp resume=alarmed"
+    alarms = [found] * (error != "SIGTERM")
+
+    def find_alarms(metrics, **facts):
+        if not alarms and len(metrics) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return alarms if len(metrics) >= 2 else []
+
+    monkeypatch.setattr("rlhf_exp.train.find_alarms", find_alarms)
+    done = launch(*SMALL, "algo.args.save_steps=100", "monitor.stop_on=[gradient_spike]", f"output_dir={error}")
+    assert done.returncode == status, done.stderr
+    folder = workplace / error
+    record = load_run(folder).info
+    assert (record["status"], record["error"], record["steps"]) == ("stopped", error, 3)
+    said = f"Stopped by {error}; the last checkpoint is of step 3. Resume with: python -m rlhf_exp resume={error}"
     assert said in done.stdout.splitlines()
-    assert (workplace / "alarmed" / "report.md").is_file() and not (workplace / "alarmed" / "model").exists()
-    done = launch("resume=alarmed")
+    assert [path.name for path in (folder / "checkpoints").glob("checkpoint-*")] == ["checkpoint-3"]
+    assert (folder / "report.md").is_file() and not (folder / "model").exists()
+    done = launch(f"resume={error}")
     assert done.returncode == 0, done.stderr
-    assert read_metrics(workplace / "alarmed") == read_metrics(first.path)
-    assert [row["step"] for row in load_run(workplace / "alarmed").alarms] == [2]
+    assert read_metrics(folder) == read_metrics(first.path)
+    assert_same_text(folder, first.path, "samples.jsonl")
+    assert [row["step"] for row in load_run(folder).alarms] == [2] * len(alarms)
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_with_a_line_and_a_readable_folder(workplace, launch):

@@ -3,7 +3,7 @@ import pytest
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.describe.figures import list_rows, measure_rows
 from rlhf_exp.forms import ASK, DEMONSTRATE, PAIR
-from rlhf_exp.tasks import load_task
+from rlhf_exp.tasks import hh_rlhf, load_task
 from tests.tasks.building import CHAT_TEMPLATE, build_tokenizer
 
 DIALOGUE = "\n\nHuman: a\n\nAssistant: b\n\nHuman: c\n\nAssistant:"
@@ -80,7 +80,8 @@ def test_rows_without_answers_are_described_by_their_prompts():
     ("algo", "forms"), [("dpo", "train chosen, test chosen"), ("kto", "train completion, test chosen"),
                         ("sft", "train completion, test chosen"), ("none", "test chosen")]
 )  # fmt: skip
-def test_a_run_tells_of_the_rows_that_it_uses(algo, forms):
+def test_a_run_tells_of_the_rows_that_it_uses(algo, forms, monkeypatch):
+    monkeypatch.setattr(hh_rlhf, "SYNTHETIC_ROWS", 200)
     keys = ["task=hh_rlhf", "task.source=generated", "model=tiny_gpt2", "task.train_rows=8", "eval.rows=4"]
     cfg = compose_config([f"algo={algo}", *keys])
     splits = list_rows(cfg, load_task(cfg, build_tokenizer()))

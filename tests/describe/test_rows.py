@@ -4,6 +4,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.describe.rows import load_tokenizer, read_rows
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.arguments import compose_command
+from rlhf_exp.tasks import gsm8k
 from rlhf_exp.tasks.hh_rlhf import DROPPED, KEPT
 
 
@@ -24,7 +25,8 @@ def test_pairs_come_from_the_task_s_reader_with_its_odd_rows(hh_overrides):
     assert (long["chosen"], long["rejected"]) == (" No.", " Yes, of course, go on.")
 
 
-def test_word_problems_come_with_their_splits_and_answers():
+def test_word_problems_come_with_their_splits_and_answers(monkeypatch):
+    monkeypatch.setattr(gsm8k, "SYNTHETIC_ROWS", 200)
     _, splits = read("task=gsm8k", "task.source=generated", "model=tiny_gpt2")
     assert [*splits] == ["train", "validation", "test"]
     assert all("<<" not in row["completion"] for _, rows in splits.values() for row in rows)

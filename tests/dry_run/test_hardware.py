@@ -11,7 +11,8 @@ from rlhf_exp.errors import ConfigError
 
 STUDIES = {"countdown_qwen3": 64, "gsm8k_ppo": 64, "hh_rlhf_gpt2_ppo": 8, "brevity_lr_1e-5": 4}
 HARDWARE = ("here", "gpu_24gb", "gpu_80gb", "gpus_8x80gb")
-OTHER = ["hardware=gpus_8x80gb", "dry_run=true"]
+FEW = ["task.train_rows=64", "eval.rows=16"]
+OTHER = ["hardware=gpus_8x80gb", "dry_run=true", *FEW]
 
 
 def compose(name, hardware, *overrides):
@@ -69,9 +70,9 @@ def show(capsys):
     """show("gpu_24gb", "peft=lora"): the lines of a dry run, with all details, and what failed."""
 
     def call(hardware, *overrides):
-        problems = []
+        problems, typed = [], ("task.source=generated", "verbose=true", *FEW, *overrides)
         try:
-            print_dry_run(compose("countdown_qwen3", hardware, "task.source=generated", "verbose=true", *overrides))
+            print_dry_run(compose("countdown_qwen3", hardware, *typed))
         except ConfigError as error:
             problems = error.problems
         return capsys.readouterr().out.splitlines(), problems
@@ -128,7 +129,7 @@ def test_engines_divide_gradients_and_moments_and_evaluation_has_two_models(show
 
 
 def test_what_only_measures_has_a_verdict_and_too_large_an_evaluation_its_own_remedy(show, capsys):
-    print_dry_run(compose_config(["algo=none", "hardware=gpu_24gb", "dry_run=true"]))
+    print_dry_run(compose_config(["algo=none", "hardware=gpu_24gb", "dry_run=true", *FEW]))
     memory = capsys.readouterr().out.splitlines()[3]
     assert re.fullmatch("memory   fits: evaluation needs .* of the 24 GB of hardware=gpu_24gb", memory)
     _, [problem] = show("gpus_8x80gb", "eval.batch_size=4096", "max_tokens=1024")

@@ -1,4 +1,5 @@
-"""`python -m rlhf_exp` with FSDP2, which accelerate keeps for GPUs, on a CPU: what it divides and gathers is the same.
+"""`python -m rlhf_exp` without plots, and with FSDP2, which accelerate keeps for GPUs, on a CPU: what it divides and
+gathers is the same.
 
 torchrun --nproc_per_node 2 tests/learning/on_cpu.py algo=sft scale=fsdp2 device=cpu
 """
@@ -9,7 +10,9 @@ from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import DistributedType
 
 from rlhf_exp.__main__ import main
+from rlhf_exp.analysis.report import page
 from rlhf_exp.config.rules import machine
+from tests.conftest import draw_nothing
 
 BEGIN = AcceleratorState.__init__
 
@@ -26,5 +29,6 @@ def divide_on_cpu(self, *args, fsdp_plugin=None, **kwargs):
 
 if __name__ == "__main__":
     machine.ON_CPU = ("ddp", "fsdp2")
+    page.draw = draw_nothing
     AcceleratorState.__init__ = divide_on_cpu
     sys.exit(main())

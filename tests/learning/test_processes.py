@@ -59,17 +59,27 @@ def refuse_differences(one, other):
         assert works[0] | {"step_seconds": 0} == works[1] | {"step_seconds": 0}
 
 
-@pytest.mark.parametrize(
-    ("names", "nodes"), [([name for name in bench.CASES if name != "sft_qlora"], 1), (["sft", "grpo"], 2)]
-)
-def test_two_processes_do_what_one_does(names, nodes, tmp_path):
-    refuse_differences(bench.sweep(tmp_path, names, 1, "none"), bench.sweep(tmp_path, names, 2, "ddp", nodes=nodes))
+@pytest.fixture
+def in_this_process(command_line, tmp_path, monkeypatch):
+    """What bench/processes.py starts as one process runs here, without another import of TRL."""
+    start = bench.launch
+
+    def launch(arguments, folder, count, *more):
+        if count > 1:
+            return start(arguments, folder, count, *more)
+        return command_line(*arguments, "hydra/launcher=basic", f"output_dir={folder}", cwd=tmp_path)
+
+    monkeypatch.setattr(bench, "launch", launch)
 
 
-def test_divided_weights_do_what_whole_ones_do(tmp_path):
-    names = ["sft", "grpo", "ppo_shared", "grpo_lora"]
-    divided = bench.sweep(tmp_path, names, 2, "fsdp2", ON_CPU)
-    refuse_differences(bench.sweep(tmp_path, names, 1, "none"), divided)
+def test_several_processes_do_what_one_does(in_this_process, tmp_path):
+    """One process, against two with whole weights, two agents of torchrun, and two with divided weights."""
+    one = bench.sweep(tmp_path, [name for name in bench.CASES if name != "sft_qlora"], 1, "none")
+    refuse_differences(one, bench.sweep(tmp_path, list(one), 2, "ddp", ON_CPU))
+    agents = bench.sweep(tmp_path / "agents", ["sft", "grpo"], 2, "ddp", ON_CPU, nodes=2)
+    refuse_differences({name: one[name] for name in agents}, agents)
+    divided = bench.sweep(tmp_path, ["sft", "grpo", "ppo_shared", "grpo_lora"], 2, "fsdp2", ON_CPU)
+    refuse_differences({name: one[name] for name in divided}, divided)
     for folder in divided.values():  # which accelerate writes with this engine alone
         assert (folder / "checkpoints/checkpoint-4/pytorch_model_fsdp.bin").exists()
 
@@ -148,7 +158,7 @@ def test_a_resumed_run_with_divided_weights_does_too(tmp_path):
     resume_and_compare(*run_and_stop_a_copy([*PPO, "scale=fsdp2"], tmp_path, ON_CPU), ON_CPU)
 
 
-def test_the_tokens_end_training_after_the_same_step(tmp_path):
+def test_the_tokens_end_training_after_the_same_step(in_this_process, tmp_path):
     given = [*SMALL[:-2], GROUP, "algo.args.max_steps=6", "train_tokens=500"]
     rows = "algo.args.per_device_train_batch_size="
     ends = []

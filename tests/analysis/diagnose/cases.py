@@ -12,56 +12,28 @@ from rlhf_exp.analysis.diagnose.calibration import Calibration
 from rlhf_exp.runs.records import Diagnosis, Evaluation
 
 ONLINE = {
-    "loss": lambda x: 0.01,
-    "grad_norm": lambda x: 0.5,
-    "reward": lambda x: 0.3 + 0.15 * x,
-    "reward_std": lambda x: 0.4,
-    "rewards/outcome/mean": lambda x: 0.3 + 0.15 * x,
-    "rewards/format/mean": lambda x: 0.5,
-    "outcome/correct": lambda x: 0.25 + 0.15 * x,
-    "outcome/partial": lambda x: 0.6 - 0.12 * x,
-    "outcome/failed": lambda x: 0.15 - 0.03 * x,
-    "completions/clipped_ratio": lambda x: 0.06 - 0.01 * x,
-    "completions/mean_length": lambda x: 45 + 5 * x,
-    "completions/distinct_2": lambda x: 0.3 - 0.05 * x,
-    "completions/eos_rate": lambda x: 0.94 + 0.01 * x,
-    "entropy": lambda x: 0.4 - 0.05 * x,
-    "kl_k1": lambda x: 0.02 * x,
-    "ratio/mean": lambda x: 1.0,
-    "sampling/sampling_logp_difference/mean": lambda x: 0.001,
-    "probe/kl": lambda x: 0.002 + 0.2 * x,
-    "probe/entropy": lambda x: 1.0 - 0.2 * x,
-}
+    "loss": lambda x: 0.01, "grad_norm": lambda x: 0.5, "reward": lambda x: 0.3 + 0.15 * x, "reward_std": lambda x: 0.4,
+    "rewards/outcome/mean": lambda x: 0.3 + 0.15 * x, "rewards/format/mean": lambda x: 0.5,
+    "outcome/correct": lambda x: 0.25 + 0.15 * x, "outcome/partial": lambda x: 0.6 - 0.12 * x,
+    "outcome/failed": lambda x: 0.15 - 0.03 * x, "completions/clipped_ratio": lambda x: 0.06 - 0.01 * x,
+    "completions/mean_length": lambda x: 45 + 5 * x, "completions/distinct_2": lambda x: 0.3 - 0.05 * x,
+    "completions/eos_rate": lambda x: 0.94 + 0.01 * x, "entropy": lambda x: 0.4 - 0.05 * x,
+    "kl_k1": lambda x: 0.02 * x, "ratio/mean": lambda x: 1.0, "sampling/sampling_logp_difference/mean": lambda x: 0.001,
+    "probe/kl": lambda x: 0.002 + 0.2 * x, "probe/entropy": lambda x: 1.0 - 0.2 * x,
+}  # fmt: skip
 GROUPS = {"frac_reward_zero_std": lambda x: 0.1, "kl": lambda x: 0.2 * x, "clip_ratio/region_mean": lambda x: 0.01}
 CRITIC = {
-    "ppo/kl": lambda x: 2.0 * x,
-    "ppo/kl_coef": lambda x: 0.05,
-    "ppo/explained_variance": lambda x: 0.4 * x,
-    "ppo/value_loss": lambda x: 0.1,
-    "ppo/clip_fraction": lambda x: 0.02,
-}
+    "ppo/kl": lambda x: 2.0 * x, "ppo/kl_coef": lambda x: 0.05, "ppo/explained_variance": lambda x: 0.4 * x,
+    "ppo/value_loss": lambda x: 0.1, "ppo/clip_fraction": lambda x: 0.02,
+}  # fmt: skip
 HEALTHY = {
     "grpo": ONLINE | GROUPS,
     "ppo": ONLINE | CRITIC,
-    "dpo": {
-        "loss": lambda x: 0.69 - 0.1 * x,
-        "grad_norm": lambda x: 0.5,
-        "logps/chosen": lambda x: -8 + x,
-        "probe/kl": lambda x: 0.05 * x,
-        "probe/entropy": lambda x: 1.0,
-        "entropy": lambda x: 0.3,
-    },
+    "dpo": {"loss": lambda x: 0.69 - 0.1 * x, "grad_norm": lambda x: 0.5, "logps/chosen": lambda x: -8 + x,
+            "probe/kl": lambda x: 0.05 * x, "probe/entropy": lambda x: 1.0, "entropy": lambda x: 0.3},
     "reward_model": {"loss": lambda x: 0.69 - 0.3 * x, "grad_norm": lambda x: 5.0},
-}
-SHARES = (
-    "outcome/",
-    "completions/clipped_ratio",
-    "completions/eos",
-    "completions/distinct",
-    "frac",
-    "clip",
-    "ppo/clip",
-)
+}  # fmt: skip
+SHARES = ("outcome/", "completions/clipped", "completions/eos", "completions/distinct", "frac", "clip", "ppo/clip")
 CONFIG = {
     "algo": {"name": "grpo", "args": {"learning_rate": 1e-3, "beta": 0.05, "num_generations": 16}},
     "max_tokens": 64,

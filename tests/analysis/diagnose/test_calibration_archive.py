@@ -1,9 +1,12 @@
 """What ships is what the archived runs give."""
 
+import pytest
+
 from rlhf_exp.analysis.diagnose.calibration import load_calibration
 from rlhf_exp.config import ROOT
 
 
+@pytest.mark.learning
 def test_shipped_calibration_is_that_of_the_archived_runs(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "bench" / "calibration"))
     from archive import KINDS, OTHERS, read_archive

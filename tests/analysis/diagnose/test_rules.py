@@ -9,18 +9,8 @@ from rlhf_exp.analysis.diagnose.calibration import Calibration
 from rlhf_exp.analysis.diagnose.rules import RULES
 from rlhf_exp.analysis.diagnose.signals import Signals
 from rlhf_exp.runs.records import Completion, Evaluation
-from tests.analysis.diagnose.cases import (
-    ANY_SCORE,
-    CONFIG,
-    HEALTHY,
-    by_length,
-    interval,
-    judge,
-    make_calibration,
-    make_config,
-    make_evaluation,
-    make_metrics,
-)
+from tests.analysis.diagnose import cases
+from tests.analysis.diagnose.cases import CONFIG, HEALTHY, interval, judge, make_config, make_evaluation, make_metrics
 
 FLAT = {"difference": 0.0, "win_rate": 0.5}
 
@@ -81,7 +71,7 @@ SILENT = {
     "a critic without a loss": fails("explained_variance", {"ppo/explained_variance": lambda x: 0.0}, "ppo"),
     "reward model at chance": fails("reward_model_at_chance", algo="reward_model", accuracy=interval(0.5, 0.04)),
     "labels flipped": fails("reward_model_at_chance", algo="reward_model", accuracy=interval(0.2, 0.04)),
-    "length only": fails("ranks_by_length", algo="reward_model", by_length=by_length(0.05, 0.95)),
+    "length only": fails("ranks_by_length", algo="reward_model", by_length=cases.by_length(0.05, 0.95)),
 }
 
 
@@ -90,7 +80,7 @@ def test_each_kind_of_failure_is_named(kind):
     name, algo, courses, changes = SILENT[kind]
     config = make_config(algo, {"learning_rate": 1e-3}, reward={"weights": {"outcome": 1.0, "format": 1.0}})
     config["algo"]["target_kl"] = 3.0
-    calibration = make_calibration()
+    calibration = cases.make_calibration()
     report = judge(courses, algo, make_evaluation(algo=algo, **changes), config, calibration, seed=7)
     assert report.health == "warning"
     assert report.found[name].score > calibration.thresholds[name]
@@ -172,37 +162,52 @@ def test_a_sampled_kl_below_0_is_explained_by_the_cut_of_sampling_without_accusi
         assert finding.sureness.text.startswith("no level applies: ")
 
 
-def test_no_higher_rate_is_proposed_where_no_group_has_signal():
-    """budget_too_small: no completion was right, and the rate that it was told to raise broke the mended run."""
-    courses = {"probe/kl": lambda x: 1e-12, "frac_reward_zero_std": lambda x: 1.0}
-    found = judge(courses, evaluation=make_evaluation(**FLAT), config=make_config()).found
-    assert found["policy_stands_still"].remedy is None
-    assert found["no_reward_variance"].remedy is not None
-
-
-def test_without_groups_a_policy_that_earns_one_reward_is_told_to_move_less():
-    courses = {"reward_std": lambda x: 0.3 if x < 0.5 else 0.0}
-    finding = judge(courses, "ppo", evaluation={}).found["no_reward_variance"]
-    assert finding.evidence.startswith("in 100% of the steps all rewards were equal")
-    assert finding.remedy.startswith("algo.args.learning_rate=")
-
-
 BELOW = {"kl_k1": lambda x: -0.2 * x - 0.001}
 APART = BELOW | {"sampling/sampling_logp_difference/mean": lambda x: 0.3}
+NO_SIGNAL = {"frac_reward_zero_std": lambda x: 0.99}
+STANDS = {"probe/kl": lambda x: 1e-12}
+SPIKE = {"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3}
+USUAL = {"model": {"learning_rate": {"grpo": 1e-3}, "parameters": 1000}}
+RATE, STEPS = "algo.args.learning_rate=", "algo.args.max_steps="
+
+
+def solved(share):
+    return {"outcome/correct": lambda x: share}
 
 
 @pytest.mark.parametrize(
-    ("courses", "args", "cause", "remedy"),
+    ("name", "courses", "args", "config", "cause", "remedy"),
     [
-        (BELOW, {"top_p": 0.8}, "top_p=0.8", "algo.args.top_p=1"),
-        ({"kl_k1": lambda x: -0.2}, {}, "another model", "+algo.args.beta=0.05"),
-        (APART, {}, "padding", "+algo.args.learning_rate=5e-07"),  # which the other finding shares
+        ("negative_kl", BELOW, {"top_p": 0.8}, {}, "top_p=0.8", "algo.args.top_p=1"),
+        ("negative_kl", {"kl_k1": lambda x: -0.2}, {}, {}, "another model", "+algo.args.beta=0.05"),
+        ("negative_kl", APART, {}, {}, "padding", f"+{RATE}5e-07"),  # which the other finding shares
+        # budget_too_small: no completion was right, and the rate that it was told to raise broke the mended run
+        ("policy_stands_still", STANDS | {"frac_reward_zero_std": lambda x: 1.0}, {}, {}, "", None),
+        ("policy_stands_still", STANDS, {"learning_rate": 1e-3}, USUAL, "the trained parameters take no part", None),
+        ("policy_stands_still", STANDS, {"learning_rate": 1e-6}, USUAL, "the learning rate 1e-06 is too low",
+         f"{RATE}0.001"),
+        ("no_reward_variance", NO_SIGNAL | solved(0.95), {}, {}, "training problems are nearly all solved",
+         f"+{STEPS}310"),
+        ("no_reward_variance", NO_SIGNAL | solved(0.57), {}, {}, "the completions of a group are too similar", ...),
+        ("no_reward_variance", NO_SIGNAL | solved(0.03), {}, {},
+         "the problems are too hard, or the completions of a group", ...),
+        ("no_reward_variance", {"frac_reward_zero_std": lambda x: min(1.0, 0.2 + x)} | solved(0.57), {}, {},
+         "the policy does one thing only", ...),
+        ("no_reward_variance", {"frac_reward_zero_std": lambda x: 1.0, "reward_std": lambda x: 0.0},
+         {"num_generations": 8}, {"reward": {"weights": {"mine": 1.0}}}, "", "reward=outcome"),
+        ("gradient_spike", SPIKE, {"learning_rate": 1e-2}, USUAL, "", f"{RATE}0.001"),  # far from the usual one
+        ("gradient_spike", SPIKE, {"learning_rate": 1e-3}, USUAL, "", f"{RATE}0.00025"),
     ],
-)
-def test_the_cause_of_a_negative_kl_is_told_apart(courses, args, cause, remedy):
-    finding = judge(courses, config=make_config("grpo", args)).found["negative_kl"]
-    assert cause in finding.cause
-    assert finding.remedy == remedy
+)  # fmt: skip
+def test_cause_and_remedy_follow_from_the_settings_and_the_other_series(name, courses, args, config, cause, remedy):
+    finding = judge(courses, config=make_config(args=args, **config)).found[name]
+    assert cause in finding.cause and remedy in (finding.remedy, ...)
+
+
+def test_without_groups_a_policy_that_earns_one_reward_is_told_to_move_less():
+    finding = judge({"reward_std": lambda x: 0.3 if x < 0.5 else 0.0}, "ppo", evaluation={}).found["no_reward_variance"]
+    assert finding.evidence.startswith("in 100% of the steps all rewards were equal")
+    assert finding.remedy.startswith(RATE)
 
 
 LONGER = ["algo.args.num_generations=32", "+algo.args.max_steps=800"]
@@ -230,32 +235,6 @@ def test_only_a_start_with_no_right_answer_is_told_to_begin_with_sft(correct, co
     assert hopeless == [remedies != LONGER] * 2
 
 
-def explain(frac, correct):
-    return judge({"outcome/correct": lambda x: correct, "frac_reward_zero_std": frac}).found["no_reward_variance"]
-
-
-@pytest.mark.parametrize(
-    ("frac", "correct", "cause"),
-    [
-        (lambda x: 0.99, 0.95, "nearly all solved"),
-        (lambda x: 0.99, 0.57, "the completions of a group are too similar"),
-        (lambda x: 0.99, 0.03, "the problems are too hard, or the completions of a group"),
-        (lambda x: min(1.0, 0.2 + x), 0.57, "the policy does one thing only"),
-    ],
-)
-def test_the_cause_of_equal_rewards_agrees_with_the_share_of_right_answers(frac, correct, cause):
-    assert explain(frac, correct).cause.startswith(("training problems are " if "solved" in cause else "") + cause)
-
-
-def test_the_usual_rate_is_not_called_too_low():
-    rates = {"learning_rate": {"grpo": 1e-3}, "parameters": 1000}
-    for rate, part in ((1e-3, "the trained parameters take no part"), (1e-6, "the learning rate 1e-06 is too low")):
-        config = make_config(args={"learning_rate": rate}, model=rates)
-        found = judge({"probe/kl": lambda x: 1e-12}, config=config).found["policy_stands_still"]
-        assert found.cause.startswith(part)
-        assert found.remedy == (None if rate == 1e-3 else "algo.args.learning_rate=0.001")
-
-
 def test_evidence_tells_a_spike_that_is_over():
     courses = {"grad_norm": lambda x: 5e3 if 0.4 < x < 0.6 else 0.1 + 0.01 * x}
     finding = judge(courses).found["gradient_spike"]
@@ -277,17 +256,6 @@ def test_training_longer_is_longer_than_it_was_planned(rows, args, remedy):
     config = make_config(args={"learning_rate": 1e-3} | args)
     report = judge(evaluation=make_evaluation(**FLAT), config=config, rows=rows, calibration=Calibration({}))
     assert report.found["no_measurable_gain"].remedy == remedy
-
-
-def test_solved_problems_need_no_more_steps():
-    courses = {"outcome/correct": lambda x: 0.95, "frac_reward_zero_std": lambda x: 0.99}
-    assert judge(courses).found["no_reward_variance"].remedy == "+algo.args.max_steps=310"
-
-
-def test_rewards_that_never_differ_are_no_matter_of_the_group():
-    courses = {"frac_reward_zero_std": lambda x: 1.0, "reward_std": lambda x: 0.0}
-    config = make_config(args={"num_generations": 8}, reward={"weights": {"mine": 1.0}})
-    assert judge(courses, config=config).found["no_reward_variance"].remedy == "reward=outcome"
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, None])
@@ -344,7 +312,7 @@ def test_a_held_out_loss_that_fell_measurably_is_no_overfitting(high, found):
 
 def test_another_reference_is_named_and_is_no_drift():
     metrics = [row | {"step": i + 1, "kl": 5 - 0.01 * i} for i, row in enumerate(make_metrics("grpo"))]
-    scores = make_calibration().scores | {"wrong_reference": [0.0] * 40}
+    scores = cases.make_calibration().scores | {"wrong_reference": [0.0] * 40}
     report = diagnose(metrics, Evaluation(**make_evaluation()), make_config(), calibration=Calibration(scores))
     assert [finding.name for finding in report.findings] == ["wrong_reference"]
 
@@ -360,13 +328,6 @@ def test_a_reward_of_other_rows_is_named(shift, found):
     calibration = Calibration({"reward_apart_from_outcome": [0.0, 0.1, 0.3, 0.4] * 10})
     report = judge(evaluation={}, calibration=calibration, samples=samples)
     assert list(report.found) == ["reward_apart_from_outcome"] * found
-
-
-@pytest.mark.parametrize(("rate", "remedy"), [(1e-2, "0.001"), (1e-3, "0.00025")])
-def test_a_rate_far_from_the_usual_one_is_set_back(rate, remedy):
-    config = make_config(args={"learning_rate": rate}, model={"learning_rate": {"grpo": 1e-3}, "parameters": 1000})
-    finding = judge({"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3}, config=config).found["gradient_spike"]
-    assert finding.remedy == f"algo.args.learning_rate={remedy}"
 
 
 def test_a_correlation_above_1_by_rounding_is_one_of_1():
@@ -398,7 +359,7 @@ def test_validation_rows_confirm_a_fall_of_accuracy_or_take_weight_from_it(name)
 
 
 def test_a_fall_has_the_date_of_the_validation_that_shows_it():
-    report = diagnose(validate(0.25, 0.1, 0.03), FELL, VALIDATED, calibration=make_calibration())
+    report = diagnose(validate(0.25, 0.1, 0.03), FELL, VALIDATED, calibration=cases.make_calibration())
     assert [found.steps for found in report.findings if found.name == "accuracy_fell"] == [(200, 400)]
 
 
@@ -490,10 +451,10 @@ def test_the_score_of_a_step_reads_only_rows_up_to_it(algo):
 
 def test_an_alarm_has_the_step_at_which_it_began():
     config, metrics = make_config(), make_metrics("grpo", {"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3})
-    (alarm,) = find_alarms(metrics, config, Evaluation(), calibration=make_calibration())
+    (alarm,) = find_alarms(metrics, config, Evaluation(), calibration=cases.make_calibration())
     began = metrics.index(next(row for row in metrics if row["step"] == alarm.steps[0])) + 1
-    assert find_alarms(metrics[: began - 1], config, Evaluation(), calibration=make_calibration()) == []
-    (begun,) = find_alarms(metrics[:began], config, Evaluation(), calibration=make_calibration())
+    assert find_alarms(metrics[: began - 1], config, Evaluation(), calibration=cases.make_calibration()) == []
+    (begun,) = find_alarms(metrics[:began], config, Evaluation(), calibration=cases.make_calibration())
     assert alarm.name == begun.name == "gradient_spike"
 
 
@@ -520,7 +481,7 @@ def test_the_second_half_of_a_run_ends_with_its_budget_of_tokens():
 
 def test_findings_are_listed_worst_first():
     courses = SILENT["reward falls"][2] | {"loss": lambda x: math.nan if x > 0.9 else 0.01}
-    report = judge(courses, evaluation=make_evaluation(**FLAT), calibration=ANY_SCORE)
+    report = judge(courses, evaluation=make_evaluation(**FLAT), calibration=cases.ANY_SCORE)
     severities = [finding.severity for finding in report.findings]
     assert severities == sorted(severities, key=("error", "warning", "info").index)
     assert (severities[0], severities[-1], report.health) == ("error", "info", "error")
