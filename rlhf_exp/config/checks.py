@@ -40,8 +40,8 @@ def check_types(values: dict[str, Any], skipped: Collection[str] = ()) -> list[P
         values: of the config. A value that is not resolved yet is not checked.
         skipped: names in `algo.args` that are not checked.
     """
-    algo = values.get("algo")
-    name = algo.get("name") if isinstance(algo, dict) else None
+    algo: Any = values.get("algo")
+    name: Any = algo.get("name") if isinstance(algo, dict) else None
     problems = [*_check(Config, values, ""), *_check_sets(values.get("eval"))]
     if name in ALGORITHMS and isinstance(algo["args"], dict):
         args = {key: value for key, value in algo["args"].items() if key not in skipped}
