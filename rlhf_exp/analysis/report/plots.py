@@ -31,7 +31,7 @@ class Line(NamedTuple):
 
     Attributes:
         label: in the legend.
-        x_bounds: (2, points), the low and high ends of intervals, which are drawn as bars.
+        x_bounds, y_bounds: (2, points), the low and high ends of intervals, which are drawn as bars.
         band: (2, points), the ends of an interval of y that is drawn as an area.
         style: matplotlib's names and values.
     """
@@ -40,6 +40,7 @@ class Line(NamedTuple):
     y: Sequence[float] | np.ndarray
     label: str = ""
     x_bounds: Any = None
+    y_bounds: Any = None
     band: Any = None
     style: dict[str, Any] = {}
 
@@ -118,8 +119,9 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
         x, y = (np.asarray(values, dtype=np.float64) for values in (line.x, line.y))  # None, not finite, becomes NaN
         marks = {"marker": "o" if len(x) < MANY else None, "markersize": 3, "color": BLUE}
         # A bound can miss its value by a rounding error; `errorbar` refuses negative lengths.
-        bars = None if line.x_bounds is None else np.maximum(0, [x - line.x_bounds[0], line.x_bounds[1] - x])
-        axes.errorbar(x, y, xerr=bars, elinewidth=1, label=line.label or None, **(marks | line.style))
+        x_bars, y_bars = (None if ends is None else np.maximum(0, [values - ends[0], ends[1] - values])
+                          for values, ends in ((x, line.x_bounds), (y, line.y_bounds)))  # fmt: skip
+        axes.errorbar(x, y, y_bars, x_bars, elinewidth=1, label=line.label or None, **(marks | line.style))
         if line.band is not None:
             axes.fill_between(x, *line.band, color=line.style["color"], alpha=0.1, linewidth=0)
     if panel.names:

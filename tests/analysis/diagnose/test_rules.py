@@ -169,7 +169,7 @@ def test_a_sampled_kl_below_0_is_explained_by_the_cut_of_sampling_without_accusi
     assert (finding is not None, report.health) == (told, health)
     if told:
         assert finding.remedy == "algo.args.top_p=1"
-        assert finding.sureness.text.startswith("no level applies: ")
+        assert finding.sureness.text.startswith("a remark, ")
 
 
 def test_no_higher_rate_is_proposed_where_no_group_has_signal():
