@@ -134,7 +134,7 @@ def describe_health(run: Run) -> list[Callout]:
     if not findings and not found.health:
         return []
     if not findings:
-        return [Callout("ok", "Health: ok.", f"{len(found.checked)} checks found nothing.")]
+        return [Callout("ok", "Health: ok.", f"{len(found.checked) or 'The'} checks found nothing.")]
     worst, *others = findings
     also = f"\nAlso found: {', '.join(one.name.replace('_', ' ') for one in others)}." if others else ""
     kind = found.health or worst.severity

@@ -309,7 +309,8 @@ WIDGETS.curves = (element, content) => {
       family = chart.family;
       const unit = chart.unit && chart.unit !== chart.caption ? ` (${chart.unit})` : "";
       const holder = make("div", { class: "chart" });
-      const names = single && chart.series.length > 1 ? chart.series.filter(([key]) => content.runs[0].rows[key]) : [];
+      const isNamed = single && (content.height || chart.series.length > 1);
+      const names = isNamed ? chart.series.filter(([key]) => content.runs[0].rows[key]) : [];
       const legend = names.map(([, label, style], i) =>
         make("span", {}, make("i", { class: `c${style?.colour ?? i}` }), label),
       );
