@@ -59,7 +59,7 @@ def test_errors_and_health_have_colours_on_a_terminal_alone(monkeypatch):
     terminal = open_terminal(monkeypatch)
     say("seed=x: must be", colour="red")
     assert terminal.getvalue() == "\x1b[31mrlhf_exp: seed=x: must be\x1b[0m\n"
-    assert "\n\x1b[33mhealth       warning, " in terminal_table(GOLDEN / "grpo")
+    assert "\n\x1b[33mHealth: warning, " in terminal_table(GOLDEN / "grpo")
     assert paint("x", "red", StringIO()) == "x"
     for name, value in (("TERM", "dumb"), ("NO_COLOR", "1")):
         monkeypatch.setenv(name, value)

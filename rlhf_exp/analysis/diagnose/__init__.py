@@ -136,7 +136,7 @@ def _describe(rule: Rule, suspicion: Suspicion, calibration: Calibration, parame
         remedy=None,
     )
     if is_note:
-        finding.sureness = Sureness(text="no level applies: it accuses nobody, and no score of healthy runs judges it")
+        finding.sureness = Sureness(text="a remark, which no score of healthy runs judges")
     else:
         finding.score = suspicion.score if suspicion.score != math.inf else None
         finding.sureness = calibration.explain(rule.name, suspicion.score, parameters)

@@ -146,11 +146,11 @@ class Calibration:
         healthy = [value for value in self.scores.get(name, []) if value is not None]
         threshold, right = self.thresholds[name], self.right.get(name)
         text = f"a score of {score:.2f}, where {len(healthy)} healthy runs reach at most {max(healthy):.2f} and"
-        text += f" {threshold:.2f} accuses; "
+        text += f" a finding begins at {threshold:.2f}; "
         if self.tested:
             (own, settings), (others, of_others) = self.tested["own"], self.tested["others"]
-            text += f"new healthy runs were accused in {own} of its {settings} settings and in {others} of {of_others}"
-            text += " settings of others"
+            text += f"new healthy runs had this finding in {own} of its {settings} settings and in"
+            text += f" {others} of {of_others} settings of others"
         else:
             text += "a healthy run like those, of their settings, gets a finding with a probability of at most"
             text += f" 1 in {self.odds}"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rlhf_exp.analysis.report.compare import describe_runs, tabulate_study
 from rlhf_exp.analysis.report.groups import UnknownSetting
-from rlhf_exp.analysis.report.page import Block, Figures, Text, Widget, to_html, to_text, write_page
+from rlhf_exp.analysis.report.page import to_html, to_text, write_page
 from rlhf_exp.analysis.report.single import describe_run, load_runs
 from rlhf_exp.analysis.report.summary import terminal_table
 from rlhf_exp.runs.files import NotARun, write_text
@@ -37,7 +37,7 @@ def write_report(
     """
     runs = load_runs(run_dirs)
     with refusing_damage(", ".join(map(str, run_dirs))):
-        blocks = describe_runs(runs, against) if len(runs) > 1 else describe_run(runs[0])
+        blocks = describe_runs(runs, against) if len(runs) > 1 else describe_run(runs[0], out)
         out.mkdir(parents=True, exist_ok=True)
         page = write_page(blocks, out)
         if show and len(runs) > 1:
@@ -52,9 +52,4 @@ def write_report(
 def write_live(run_dir: Path) -> None:
     """Write report.html of a run that is still training: a page that reloads itself. It lacks the pictures, which take
     most of the time."""
-    blocks: list[Block] = [
-        block._replace(instead=[Text("This part needs scripts.")]) if isinstance(block, Widget) else block
-        for block in describe_run(load_run(run_dir))
-        if not isinstance(block, Figures)
-    ]
-    write_text(run_dir / "report.html", to_html(blocks, {}, live=True))
+    write_text(run_dir / "report.html", to_html(describe_run(load_run(run_dir)), {}, live=True))

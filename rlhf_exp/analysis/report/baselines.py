@@ -42,22 +42,22 @@ def compare_baselines(groups: dict[str, list[Run]]) -> list[Block]:
     rows = []
     for label, group in groups.items():
         if all(run.evaluation.baselines for run in group):
-            family, figures = _find_best(group[0])
+            family, figures = find_best(group[0])
             lead = {"setting": label, "trained_minus": _measure_lead(group, family)}
             rows.append(_entitle(figures, _name(family, figures), **lead))
     return [HEADING, fill(COMPARED, rows), NOTE] if rows else []
 
 
 def baseline_sentence(run: Run) -> str | None:
-    """The held-out accuracy of the best sampling baseline, and its family; None if none was measured."""
+    """What the start model reaches at best by another way of sampling; None if none was measured."""
     if not run.evaluation.baselines:
         return None
-    family, figures = _find_best(run)
-    ahead = f"; trained minus it {points(figures.trained_minus)}" if figures.trained_minus else ""
-    return f"{percent(figures.accuracy)}, {family}, best on validation rows{ahead}"
+    family, figures = find_best(run)
+    ahead = f"; trained minus that: {points(figures.trained_minus)} points" if figures.trained_minus else ""
+    return f"the start model reaches {percent(figures.accuracy)} when it is sampled in another way ({family}){ahead}"
 
 
-def _find_best(run: Run) -> tuple[str, Baseline]:
+def find_best(run: Run) -> tuple[str, Baseline]:
     """The family whose best has the highest accuracy on validation rows: on the rows that are reported the highest
     would be too high."""
     families = run.evaluation.baselines.items()

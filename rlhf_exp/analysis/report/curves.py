@@ -6,6 +6,7 @@ show_curves({"": [run]}, plot_run(run))  ->  Widget("curves", {...}, [Figures(..
 """
 
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,17 +25,20 @@ class Curve(NamedTuple):
     Attributes:
         units: unit: {metric: its label}.
         only: `given` for runs of one algorithm that learns from given rows, `sampled` for others; empty for all.
+        family: the curves of one run are shown family by family.
     """
 
     name: str
     caption: str
     units: dict[str, dict[str, str]]
     only: str = ""
+    family: str = "Optimizer"
 
 
 HEADING = Heading("Training curves")
 KEYS = ("curves", "held_out_curves", "run_curves")
 CURVES, HELD_OUT_CURVES, RUN_CURVES = ([Curve(**curve) for curve in TEXTS[key]] for key in KEYS)
+FAMILIES = ("Held-out rows", "Rewards and outcomes", "Distance from the start model", "Length", "Optimizer")
 COMPONENT = re.compile("rewards/(.+)/mean")
 
 AXES = {"step": "step", "trained_tokens": "tokens trained on", "time_s": "seconds"}
@@ -61,6 +65,7 @@ def show_curves(groups: dict[str, list[Run]], plots: list[Plot]) -> Widget:
     if _counts_tokens(runs):
         axes = {"trained_tokens": AXES["trained_tokens"]} | axes
     charts = [{"caption": curve.caption, "unit": unit, "series": list(keys.items())}
+              | ({"family": curve.family} if len(runs) == 1 else {})
               for curve in curves for unit, keys in curve.units.items()]  # fmt: skip
     values = sum(len(run.metrics) * len(run.logged) for run in runs)
     every = 1 + values // MOST_VALUES
@@ -97,10 +102,12 @@ def list_curves(runs: list[Run], curves: list[Curve]) -> list[Curve]:
 
 
 def _list_curves_of(run: Run) -> list[Curve]:
-    """Those of one run; a single component of a reward is the reward itself."""
+    """Those of one run, by family; a single component of a reward is the reward itself, and one KL is enough."""
     components = {key: found[1] for key in run.logged if (found := COMPONENT.fullmatch(key))}
-    parts = Curve("components", "Rewards in training, each before its weight", {"reward": components})
-    return [*list_curves([run], CURVES + HELD_OUT_CURVES + RUN_CURVES), *[parts] * (len(components) > 1)]
+    parts = Curve("components", "Rewards in training, each before its weight", {"reward": components}, "", FAMILIES[1])
+    curves = [*list_curves([run], CURVES + HELD_OUT_CURVES + RUN_CURVES), *[parts] * (len(components) > 1)]
+    shown = [curve for curve in curves if curve.name != "sampled_kl" or "probe/kl" not in run.logged]
+    return sorted(shown, key=lambda curve: FAMILIES.index(curve.family))
 
 
 def _counts_tokens(runs: list[Run]) -> bool:
@@ -114,7 +121,7 @@ def _show_run(run: Run, every: int) -> dict:
     rows, over these rows; and when its findings and alarms began and ended."""
     held_out = {key for key in run.logged if key.startswith(HELD_OUT)}
     rows = [row for i, row in enumerate(run.metrics) if i % every == 0 or not held_out.isdisjoint(row)]
-    columns = {key: _shorten([row.get(key) for row in rows], key in AXES) for key in run.logged}
+    columns = {key: shorten([row.get(key) for row in rows], key in AXES) for key in run.logged}
     series = {key: values for key, values in columns.items() if any(value is not None for value in values)}
     marks = []
     for one in run.diagnosis.findings if run.diagnosis.health else run.alarms:
@@ -123,12 +130,12 @@ def _show_run(run: Run, every: int) -> dict:
     intervals = {}
     for name, at_step in measure_points(run).items():
         measured = [at_step.get(row["step"]) for row in rows]
-        ends = {end: _shorten([of and of[end] for of in measured], False) for end in ("low", "high")}
+        ends = {end: shorten([of and of[end] for of in measured], False) for end in ("low", "high")}
         intervals[f"{HELD_OUT}{name}"] = ends
     return {"rows": series, "marks": marks, "intervals": intervals}
 
 
-def _shorten(values: list[Any], whole: bool) -> list[float | None]:
+def shorten(values: Iterable[Any], whole: bool) -> list[float | None]:
     """Numbers in four digits, of an axis in hundredths; None for what is none, or not finite."""
     found = np.array([value if isinstance(value, int | float) else np.nan for value in values], dtype=np.float64)
     known = np.isfinite(found)

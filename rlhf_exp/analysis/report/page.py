@@ -11,8 +11,9 @@ import json
 import re
 import textwrap
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,7 +115,13 @@ class Widget(NamedTuple):
     rest: Sequence[dict[str, Any]] = ()
 
 
-Block = Heading | Text | Table | Figures | Code | Callout | Pair | Widget
+class Columns(NamedTuple):
+    """Blocks beside each other, a list for each column; on a narrow screen one below the other."""
+
+    columns: list[list[Any]]
+
+
+Block = Heading | Text | Table | Figures | Code | Callout | Pair | Widget | Columns
 
 SCRIPTS = {"curves": ("vendor/uPlot.iife.min.js", "curves.js"), "samples": ("vendor/diff.min.js", "samples.js")}
 """The files of assets/page/ that each kind of widget needs, besides those of every page."""
@@ -127,7 +134,7 @@ def footnote(text: str) -> Text:
 
 def to_plain(blocks: Sequence[Block]) -> list[Block]:
     """The blocks, and in the place of a widget what stands for it without scripts."""
-    return [part for block in blocks for part in (block.instead if isinstance(block, Widget) else [block])]
+    return [part for block in _flatten(blocks) for part in (block.instead if isinstance(block, Widget) else [block])]
 
 
 def write_page(blocks: list[Block], out: Path, name: str = "report", told: list[Block] | None = None) -> Path:
@@ -158,7 +165,7 @@ def to_html(blocks: Sequence[Block], pictures: dict[str, Path], live: bool = Fal
     env = Environment(loader=FileSystemLoader(ASSETS), autoescape=True, trim_blocks=True, lstrip_blocks=True,
                       finalize=lambda value: printable(value) if type(value) is str else value,
                       keep_trailing_newline=True)  # fmt: skip
-    widgets = {block.kind for block in blocks if isinstance(block, Widget)}
+    widgets = {block.kind for block in _flatten(blocks) if isinstance(block, Widget)}
     scripts = ["main.js", "tables.js", *(name for kind in sorted(widgets) for name in SCRIPTS[kind])]
     styles = ["report.css", *["page/vendor/uPlot.min.css"] * ("curves" in widgets)]
     return env.get_template("report.html.jinja").render(
@@ -170,6 +177,12 @@ def to_html(blocks: Sequence[Block], pictures: dict[str, Path], live: bool = Fal
         kind_of=lambda block: type(block).__name__,
         pack=_pack,
     )
+
+
+def _flatten(blocks: Iterable[Block]) -> Iterator[Block]:
+    """The blocks with those of columns in place of these."""
+    for block in blocks:
+        yield from _flatten(chain(*block.columns)) if isinstance(block, Columns) else [block]
 
 
 def _pack(content: Any) -> str:
@@ -228,6 +241,8 @@ def _write_markdown(block: Block) -> str:
         case Code(text, language):
             fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
             return f"{fence}{language}\n{printable(text)}\n{fence}"
+        case Columns(columns):
+            return to_markdown(list(chain(*columns)))
         case Widget(_, _, _, instead):
             return to_markdown(instead)
         case Callout(_, title, text):

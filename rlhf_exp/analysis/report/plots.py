@@ -102,20 +102,6 @@ def read_bounds(intervals: Sequence[Interval], scale: float = 1) -> np.ndarray:
     return scale * np.array(ends, dtype=np.float64)
 
 
-def plot_accuracy(rows: Sequence[tuple[Any, ...]]) -> Plot:
-    """Held-out accuracy before and after with 95% intervals, two dots per row (label, baseline, trained)."""
-    lines = []
-    for side, (name, color, shift) in enumerate((("baseline", GREY, -0.13), ("trained", BLUE, 0.13)), start=1):
-        found = {place + shift: row[side] for place, row in enumerate(rows) if row[side]}
-        style = {"color": color, "marker": "o", "markersize": 6, "linestyle": "none"}
-        values, bounds = [100 * share["value"] for share in found.values()], read_bounds(list(found.values()), 100)
-        lines.append(Line(values, list(found), name, x_bounds=bounds, style=style))
-    names = [cut(row[0]) for row in rows]
-    panel = Panel("held-out accuracy, %", "", lines, names)
-    caption = "Held-out accuracy before and after training, with 95% intervals"
-    return Plot("accuracy", caption, [panel], 1.1 + 0.42 * len(rows))
-
-
 def plot_gains(gains: Sequence[tuple[str, Interval]], figure: "Column") -> Plot:
     """The gain over the start model of each setting, with its interval, in a row of its own."""
     scale, unit = (100, ", points") if figure.kind is SHARES else (1, "")

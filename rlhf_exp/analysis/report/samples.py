@@ -9,6 +9,8 @@ import json
 from itertools import accumulate
 from typing import Any
 
+import pandas as pd
+
 from rlhf_exp.analysis.report.columns import Column, at, fill
 from rlhf_exp.analysis.report.groups import Groups
 from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Heading, Pair, Table, Text, Widget, footnote
@@ -48,7 +50,8 @@ def describe_samples(run: Run) -> list[Block]:
     training: list[Block] = []
     if run.completions:
         cards = [_show_training(row) for row in run.completions]
-        training = [Heading("Completions of training", 3), browse("training", cards, [])]
+        instead = [Text(f"They are in {FILES['training']}.")]
+        training = [Heading("Completions of training", 3), browse("training", cards, instead)]
     cards = list_samples(run)
     shown = [as_pair(card["id"], card) for card in cards[:SHOWN_ALONE]]
     if run.sampled("trained"):
@@ -108,7 +111,10 @@ def describe_errors(run: Run) -> list[Block]:
 
 
 def browse(name: str, rows: list[Card], instead: list[Any]) -> Widget:
-    """Rows for the page, up to MOST_LETTERS; the fields are those that any of the shown rows has."""
+    """Rows for the page, up to MOST_LETTERS, the first of each prompt before the second ones; the fields are those that
+    any of the shown rows has."""
+    prompts = pd.Series([row["prompt"] for row in rows], dtype=str)
+    rows = [rows[place] for place in prompts.groupby(prompts).cumcount().sort_values(kind="stable").index]
     letters = accumulate(len(json.dumps(row)) for row in rows)
     kept = [row for row, total in zip(rows, letters, strict=True) if total <= MOST_LETTERS]
     kinds = {key: "number" if isinstance(value, int | float) and not isinstance(value, bool) else "choice"

@@ -4,6 +4,7 @@ describe_run(load_run(run_dir))  ->  [Heading(...), Text(...), ...]
 """
 
 from collections.abc import Iterable
+from os.path import relpath
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +12,25 @@ from rlhf_exp.analysis.report.baselines import describe_baselines
 from rlhf_exp.analysis.report.columns import MEMORY, Column, at, fill, join_notes, list_columns
 from rlhf_exp.analysis.report.curves import HEADING, plot_run, show_curves
 from rlhf_exp.analysis.report.data import describe_data
-from rlhf_exp.analysis.report.page import NOTES, Block, Callout, Code, Figures, Heading, Table, Text, footnote
-from rlhf_exp.analysis.report.plots import plot_accuracy
+from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Callout, Code, Columns, Heading, Table, Text, footnote
+from rlhf_exp.analysis.report.progress import describe_progress
 from rlhf_exp.analysis.report.samples import describe_errors, describe_samples
 from rlhf_exp.analysis.report.summary import (
     RANKING_FIGURES,
     best_sentence,
+    describe_health,
     describe_status,
     describe_summary,
-    tell_changes,
+    explain,
+    list_changes,
     title,
     verdict,
 )
 from rlhf_exp.findings import tell_remedies
-from rlhf_exp.runs.figures import duration, number, percent, points
+from rlhf_exp.runs.figures import duration, number, percent, points, write_name
 from rlhf_exp.runs.load import Run, load_run, read_each
-from rlhf_exp.runs.records import SIDES, Finding, Ranking
+from rlhf_exp.runs.records import Finding, Ranking
+from rlhf_exp.runs.settings import read_key, read_typed
 
 COSTS = (
     Column("peak memory", at("peak_memory_mb"), "{:,.0f} MB".format),
@@ -55,35 +59,35 @@ SET_FIGURES = {
 """Of an evaluation set."""
 
 
-def describe_run(run: Run) -> list[Block]:
-    """Blocks from the verdict down to the command; each part that has no data says so."""
+def describe_run(run: Run, out: Path | None = None) -> list[Block]:
+    """Blocks from the verdict down to the data; each part that has no data says so. `out`: the folder of the page, from
+    which it links to the run's files; by default the run's own."""
     name = f"{run.info.name}: " if run.info.name else ""
     blocks: list[Block] = [Heading(f"{name}{run.info.algo} on {run.info.task}", 1), Text(title(run))]
     blocks += describe_status(run)
+    setting = _describe_setting(run, out or run.path)
     if not (run.trains or run.evaluation.baseline):  # nothing but data: of rlhf_exp.describe
-        return [*blocks, *describe_data(run.facts, folded=False), *_describe_origin(run)]
-    blocks += [verdict(run), *describe_health(run)]
-    if run.trains and (change := tell_changes(run)):
-        blocks.append(Text(change))
+        return [*blocks, *describe_data(run.facts, folded=False), *setting]
+    changes: list[Block] = [Heading("What else changed", 3), *facts] if (facts := list_changes(run)) else []
     if best := best_sentence(run):
-        blocks.append(Text(f"Kept: {best}."))
-    blocks += _describe_figures(run) + describe_preferences(run)
+        changes.append(Text(f"Kept: {best}."))
+    blocks += [Columns([[verdict(run)], [*describe_health(run)]]), Columns([describe_progress(run), changes])]
+    blocks += [*setting, *_describe_figures(run), *describe_preferences(run)]
+    if not run.trains_scorer:  # a reward model generates nothing
+        blocks += describe_samples(run)
     if run.trains:
         curves = show_curves({"": [run]}, plot_run(run)) if run.metrics else Text("No training metrics were logged.")
         blocks += [HEADING, curves]
-    if not run.trains_scorer:  # a reward model generates nothing
-        blocks += describe_samples(run)
     blocks += describe_baselines(run) + describe_sets(run)
     blocks.append(Heading("Health checks", folded=not (run.diagnosis.findings or run.alarms)))
     blocks += describe_findings(run)
-    blocks += describe_data(run.facts)
     costs = [[phase, duration(spent)] for phase, spent in run.info.seconds.items()]
     costs += [[cost.name, cost.cell(run.info)] for cost in COSTS if cost.read(run.info)]
     parts = list_columns([run], MEMORY)
     costs += [[f"memory, {part.name}", f"{part.cell(run)} MB"] for part in parts]
-    blocks += [Heading("Time and memory", folded=True), Table(["", ""], costs)]
+    blocks += [Heading("Time and memory", folded=True), Table(["", "value"], costs)]
     blocks += [footnote(join_notes(parts))] if parts else []
-    return blocks + _describe_origin(run)
+    return blocks + describe_data(run.facts)
 
 
 def load_runs(run_dirs: Iterable[Path]) -> list[Run]:
@@ -131,17 +135,6 @@ def describe_sets(run: Run) -> list[Block]:
     return [Heading("Further evaluation sets"), Table(head, rows)] if rows else []
 
 
-def describe_health(run: Run) -> list[Block]:
-    """One remark: what the diagnosis found, by name."""
-    health, checked = run.diagnosis.health, run.diagnosis.checked
-    if not health:
-        return []
-    names = [f"{found.name.replace('_', ' ')} ({found.severity})" for found in run.diagnosis.findings]
-    rules = f"; {len(checked)} rules were checked" if checked else ""
-    text = f"{'; '.join(names) or 'nothing found'}{rules}."
-    return [Callout(health, f"Health: {health}.", f"{text[:1].upper()}{text[1:]}")]
-
-
 def describe_findings(run: Run) -> list[Block]:
     """A remark for each finding of diagnosis.json, or that there is none; of a run without it the alarms so far."""
     found = run.diagnosis
@@ -156,36 +149,47 @@ def describe_findings(run: Run) -> list[Block]:
         blocks.append(Callout("ok", "Healthy.", f"No {'other ' if ignored else ''}check found anything."))
     if found.checked:
         blocks.append(Text(f"{len(found.checked)} rules were checked: {', '.join(found.checked).replace('_', ' ')}."))
-    if found.changed:
-        blocks.append(Text(f"Measurably changed, which need not be harm: {'; '.join(found.changed)}."))
     return blocks
 
 
 def _describe_figures(run: Run) -> list[Block]:
     if run.evaluation.baseline is None:
         return []
-    blocks = [Heading("Before and after training" if run.trains else "Measurements"), *describe_summary(run)]
-    accuracies = [at(side, "accuracy")(run.evaluation) for side in SIDES]
-    return [*blocks, Figures([plot_accuracy([("", *accuracies)])])] if run.trains and any(accuracies) else blocks
+    return [Heading("Before and after training" if run.trains else "Measurements"), *describe_summary(run)]
 
 
 def _describe_finding(finding: Finding) -> Callout:
     steps = f", steps {finding.steps[0]} to {finding.steps[1]}" if finding.steps else ""
-    remedy = f" To try: {finding.remedy}" if finding.remedy else ""
-    sure = f" How sure: {finding.sureness['text']}." if finding.sureness else ""
-    evidence = f"{finding.evidence[:1].upper()}{finding.evidence[1:]}"
-    text = f"{evidence}. Likely cause: {finding.cause}.{remedy}{sure}"
+    sure = f"\nHow sure: {finding.sureness['text']}." if finding.sureness else ""
     name = f"{finding.severity.capitalize()}: {finding.name.replace('_', ' ')}{steps}."
-    return Callout(finding.severity, name, text)
+    return Callout(finding.severity, name, f"{explain(finding)}{sure}")
 
 
-def _describe_origin(run: Run) -> list[Block]:
-    info = run.info
+def _describe_setting(run: Run, out: Path) -> list[Block]:
+    """What was run, how to repeat it, and the files of the run's folder."""
+    info, typed = run.info, read_typed(run.overrides)
+    rows = {key: read_key(run.config, key) for key in TEXTS["settings"]}
+    rows |= {key: typed[key] for key in typed if key not in rows and f"{key}.name" not in rows}
+    shown = [[key, _write_setting(value)] for key, value in rows.items() if value not in (None, [], {})]
+    own = [row for row in shown if {row[0], row[0].removesuffix(".name")} & typed.keys()]
+    others = [row for row in shown if row not in own]
+    table = Table(["setting", "value"], own + others, marked=tuple(range(len(own))))
     facts = [f"git commit {info.git_commit}", f"device {info.device}", f"started {info.started}"]
     facts += [f"{name} {version}" for name, version in info.versions.items()]
-    overrides = f"Overrides: {' '.join(run.overrides) or 'none'}."
-    command = Code(info.command or "no command was recorded")
-    return [Heading("How to reproduce this run"), command, Text(overrides), Text(f"{'; '.join(facts)}.")]
+    files = [[name, what] for name, what in TEXTS["files"].items() if (run.path / name).is_file()]
+    links = [relpath(run.path / name, out) for name, _ in files]
+    repeat: list[Block] = [Heading("How to repeat it", 3), Code(info.command or "no command was recorded")]
+    repeat += [Text(f"{'; '.join(facts)}.", "Versions and device"), Heading("Files", 3)]
+    repeat.append(Table(["file", "what it holds"], files, links=links))
+    note = "In bold: what this run's command sets. All others are defaults; .hydra/config.yaml has every key."
+    return [Heading("What was run"), Columns([[table, Text(note)] if shown else [], repeat])]
+
+
+def _write_setting(value: Any) -> str:
+    """A value of the config; of weights those that are set."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={one}" for name, one in value.items() if one is not None)
+    return write_name(value)
 
 
 def _list_parts(section: Ranking) -> list[dict[str, Any]]:

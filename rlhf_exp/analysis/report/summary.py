@@ -22,14 +22,16 @@ from rlhf_exp.errors import paint, printable
 from rlhf_exp.findings import tell_remedies
 from rlhf_exp.runs.figures import duration, number, percent, points, write_name
 from rlhf_exp.runs.load import Run, load_run, refusing_damage
-from rlhf_exp.runs.records import Paired, Section
+from rlhf_exp.runs.records import Finding, Paired, Section
 
 WRITERS = {"%": percent, "counts": lambda counts: " / ".join(map(str, counts.values()))}
 """How figures are written that are no plain numbers."""
 
 
-HEALTH = {"ok": "green", "warning": "yellow", "error": "red"}
-VERDICTS = ("ok", "info", "warning")
+COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
+SEVERITIES = ("error", "warning", "info")
+VERDICTS = ("ok", "info", "error")
+MOST_CHANGES = 3
 CHANGED = ("rose", "did not measurably change", "fell")
 OFTEN = ("more often than", "not measurably more often than", "less often than")
 
@@ -65,22 +67,27 @@ def describe_summary(run: Run) -> list[Block]:
 
 
 def terminal_table(run_dir: Path) -> str:
-    """The run's figures before and after with 95% intervals, its cost, its health (green, yellow or red), and where the
-    report is. All but the texts of a run is ASCII, so that every terminal shows it.
+    """The answer in three sentences (the verdict, what else changed, the health), which are green, yellow or red; then
+    the figures before and after, the time, and where the report is. All but the texts of a run is ASCII, so that every
+    terminal shows it.
 
     Raises:
         NotARun: `run_dir` holds no readable run.
     """
     run = load_run(run_dir)
     with refusing_damage(run_dir):
-        lines, colour = printable(_tabulate(run)).split("\n"), HEALTH.get(run.diagnosis.health or "")
-    return "\n".join(paint(line, colour, sys.stdout) if line.startswith("health ") else line for line in lines)
+        facts = "; ".join(f"{fact.title} {fact.text}" for fact in list_changes(run)).replace("→", "->")
+        changes = [Callout("", "What else changed:", f"{facts}.")] if facts else []
+        answer = [verdict(run), *changes, *describe_health(run)]
+        head = [line for line in (title(run), _write_status(run)) if line]
+        return "\n".join([*map(printable, head), "", *map(_write_remark, answer), "", printable(_tabulate(run))])
 
 
 def verdict(run: Run) -> Callout:
-    """The sentence as a title, and its kind: ok for better, warning for worse, info if the interval includes no
-    change."""
+    """The sentence as a title, and what the start model reaches without training; its kind is ok for better, error for
+    worse, and info if the interval includes no change."""
     before, after, paired = _read_sides(run)
+    untrained = f"Without training {found}." if (found := baseline_sentence(run)) else ""
     if not run.trains:
         accuracy = f"{percent(before.accuracy)} on {before.n} rows"
         return Callout("info", f"Held-out accuracy is {accuracy}; nothing was trained.")
@@ -89,7 +96,7 @@ def verdict(run: Run) -> Callout:
         sides = f"{100 * before.accuracy['value']:.1f}% before and {100 * after.accuracy['value']:.1f}% after"
         sentence = f"Held-out accuracy {CHANGED[place]}: {sides}, a difference of {points(difference)} points on"
         plan = _plan(difference, paired.n) if place == 1 else ""
-        return Callout(VERDICTS[place], f"{sentence} {paired.n} rows.{plan}")
+        return Callout(VERDICTS[place], f"{sentence} {paired.n:,} rows.", f"{plan} {untrained}".strip())
     if rate := paired.win_rate:
         place = _judge(rate, 0.5)
         sentence = f"By reward the trained model wins {OFTEN[place]} it loses: {percent(rate)} of {paired.n}"
@@ -101,26 +108,47 @@ def verdict(run: Run) -> Callout:
     return Callout("info", "Held-out accuracy after training was not measured.")
 
 
-def tell_changes(run: Run) -> str:
-    """What else changed from the start model to the trained one, by 95% intervals over the held-out rows; empty without
-    sampled completions."""
-    changed: list[str] = []
-    unchanged: list[str] = []
-    for name, what in TEXTS["changes"].items():
+def list_changes(run: Run) -> list[Callout]:
+    """What else changed from the start model to the trained one, by 95% intervals over the held-out rows: the first
+    figures that did, and the names of those that did not; empty without sampled completions."""
+    changed, unchanged = list[Callout](), list[str]()
+    for name, (unit, what) in TEXTS["changes"].items():
         column = TESTED[name]
         before, gain = (read(run, model, str(column.rows)) for model in ("baseline", "gain"))
         if before is None or gain is None or len(gain) < FEWEST:
             continue
-        difference = crossed_interval(gain.to_numpy()[None], DIFFERENCES if column.kind is SHARES else LEVELS)
+        is_share = column.kind is SHARES
+        difference = crossed_interval(gain.to_numpy()[None], DIFFERENCES if is_share else LEVELS)
         if _judge(difference, 0) == 1:
             unchanged.append(name)
         else:
-            start, end = before.mean(), before.mean() + gain.mean()
-            told = f"{what.format(column.write(start))}, {column.write(end)} after training"
-            changed.append(f"{told} ({column.write_difference(difference)})")
-    sentences = [f"Of the start model's completions {'; '.join(changed)}."] if changed else []
-    sentences += [f"No clear change in {', '.join(unchanged)}."] if unchanged else []
-    return " ".join(sentences)
+            start, end = column.write(before.mean()), column.write(before.mean() + gain.mean())
+            told = f"{what} ({column.write_difference(difference)}{' points' if is_share else ''})"
+            changed.append(Callout("fact", f"{start} → {end} {unit}", told))
+    same = [Callout("fact", "No clear change", f"in {', '.join(unchanged)}")] if unchanged else []
+    return changed[:MOST_CHANGES] + same
+
+
+def describe_health(run: Run) -> list[Callout]:
+    """The worst finding with its cause and what to try, and the names of the others; of a run that goes on its alarms.
+    Empty if nothing was checked."""
+    found = run.diagnosis
+    findings = sorted(found.findings if found.health else run.alarms, key=lambda one: SEVERITIES.index(one.severity))
+    if not findings and not found.health:
+        return []
+    if not findings:
+        return [Callout("ok", "Health: ok.", f"{len(found.checked) or 'The'} checks found nothing.")]
+    worst, *others = findings
+    also = f"\nAlso found: {', '.join(one.name.replace('_', ' ') for one in others)}." if others else ""
+    kind = found.health or worst.severity
+    told = explain(worst.model_copy(update={"remedy": tell_remedies(found) or worst.remedy}), also)
+    return [Callout(kind, f"Health: {kind}, {worst.name.replace('_', ' ')}.", told)]
+
+
+def explain(finding: Finding, also: str = "") -> str:
+    """What was seen, the likely cause and what to try, a line each; `also`: the line before the last."""
+    remedy = f"\nTo try: {finding.remedy}" if finding.remedy else ""
+    return f"{finding.evidence[:1].upper()}{finding.evidence[1:]}.\nLikely cause: {finding.cause}.{also}{remedy}"
 
 
 def best_sentence(run: Run) -> str | None:
@@ -185,32 +213,27 @@ def _plan(difference: Interval, n: int) -> str:
     if low is None or high is None or not math.isfinite(high - low):
         return ""
     shown, needed = plan_rows(difference, n)
-    text = f" With this many rows a difference of {100 * shown:.1f} points is detected with 80% power"
-    return f"{text}; the observed one needs {needed:,} rows." if needed else f"{text}."
+    text = f"So many rows show a difference of {100 * shown:.1f} points in 4 of 5 such runs"
+    return f"{text}; the observed one takes {needed:,} rows." if needed else f"{text}."
+
+
+def _write_remark(remark: Callout) -> str:
+    """In lines and in the colour of its kind."""
+    text = printable(f"{remark.title} {remark.text}".strip())
+    lines = textwrap.wrap(text, 100, subsequent_indent="  ", break_on_hyphens=False)
+    return paint("\n".join(lines), COLOURS.get(remark.kind), sys.stdout)
 
 
 def _tabulate(run: Run) -> str:
-    info, findings, checked = run.info, run.diagnosis.findings, run.diagnosis.checked
-    lines = [line for line in (title(run), _write_status(run)) if line] + [""]
+    info, page = run.info, run.path / "report.html"
+    lines = []
     if run.evaluation.baseline:
         table = summary_table(run)
         lines += [*align([table.head, *table.rows]), "In brackets: 95% intervals.", ""]
-    page = run.path / "report.html"
     facts = {
-        "baselines": baseline_sentence(run),
         "kept": best_sentence(run),
         "time": ", ".join(f"{phase} {duration(spent)}" for phase, spent in info.seconds.items()),
         "peak memory": info.peak_memory_mb and f"{info.peak_memory_mb:,.0f} MB",
         "report": page if page.exists() else None,
-        "health": run.diagnosis.health
-        and f"{run.diagnosis.health}, {len(findings)} finding{'s' * (len(findings) != 1)}"
-        + (f", {len(checked)} rules checked" if checked else ""),
-        "try": tell_remedies(run.diagnosis),
-        "changed": "\n             ".join(run.diagnosis.changed),
     }
-    lines += [verdict(run).title, *(f"{label:<12} {text}" for label, text in facts.items() if text)]
-    for finding in findings:
-        remedy = f"; try {finding.remedy}" if finding.remedy else ""
-        text = f"{finding.severity} {finding.name}: {finding.evidence}{remedy}"
-        lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"{label:<12} {text}" for label, text in facts.items() if text)])

@@ -2,13 +2,15 @@
 // Curves of one run, or of many by setting: hover, zoom (drag; a double click goes back), smoothing, three axes.
 // content: {
 //   axes: [[key, label]],                       the first that is shown
-//   charts: [{caption, unit, series: [[metric, label]]}],
+//   charts: [{caption, unit, family, series: [[metric, label, style]]}],  style, of a run: {colour, dash, band, dots}
 //   settings: [label],                          their place is their colour
 //   runs: [{name, setting, rows: {metric: [value or null]}, marks: [{steps: [first, last], kind, text}],
 //           intervals: {metric: {low: [..], high: [..]}}}],
-// }  All lists of a run's rows are equally long.
+//   height,                                     of a chart that has no controls
+// }  All lists of a run's rows are equally long; `family`, `style` and `height` may be missing.
 
 const GRID = 400; // points of a curve that several runs share
+const FEW = 40; // up to so many points of a curve are drawn as dots, and not smoothed
 const EACH_RUN = 12; // up to so many runs each has its own line
 const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3]];
 
@@ -18,7 +20,8 @@ function readCurve(run, metric, axis, weight) {
   const places = (run.rows[axis] ?? []).map((place, i) => place ?? (run.rows.step[i] === 0 ? 0 : null));
   const kept = [...values.keys()].filter((i) => values[i] != null && places[i] != null);
   const raw = kept.map((i) => values[i]);
-  return { x: kept.map((i) => places[i]), y: smooth(raw, weight), raw, kept };
+  const isMeasured = kept.length <= FEW || metric.startsWith("validation/");
+  return { x: kept.map((i) => places[i]), y: isMeasured ? raw : smooth(raw, weight), raw, kept };
 }
 
 /** The ends of the intervals of a curve's points, at each place of `x`: [low, high]; undefined if it has none. */
@@ -57,21 +60,23 @@ function joinPlaces(curves) {
 
 /** Lines {label, y, colour, dash, width, alpha, band: [low, high]} over common places: of a run its metrics... */
 function drawRun(run, chart, state) {
-  const found = chart.series.map(([metric, label]) => ({
+  const found = chart.series.map(([metric, label, style]) => ({
     label: label || chart.unit,
     metric,
+    style,
     curve: readCurve(run, metric, state.axis, state.smoothing),
   }));
   const drawn = found.filter(({ curve }) => curve.x.length);
   const x = [...new Set(drawn.flatMap(({ curve }) => curve.x))].sort((a, b) => a - b);
   const lines = [];
-  drawn.forEach(({ label, metric, curve }, place) => {
+  drawn.forEach(({ label, metric, style, curve }, place) => {
     const at = new Map(curve.x.map((value, i) => [value, i]));
     const spread = (values) => x.map((value) => (at.has(value) ? values[at.get(value)] : null));
-    const colour = place;
-    if (state.smoothing) lines.push({ label: "", y: spread(curve.raw), colour, width: 1, alpha: 0.3 });
-    const bars = readEnds(run, metric, curve, x);
-    lines.push({ label, y: spread(curve.y), colour, dash: 0, width: 2, bars, points: curve.x.length <= 40 });
+    const { colour, dash, dots, band } = { colour: place, dash: 0, ...style };
+    if (curve.y !== curve.raw) lines.push({ label: "", y: spread(curve.raw), colour, width: 1, alpha: 0.3 });
+    const ends = { [band ? "band" : "bars"]: readEnds(run, metric, curve, x) };
+    const points = !dash && curve.x.length <= FEW;
+    lines.push({ label, y: spread(curve.y), colour, dash, dots, width: 2, points, ...ends });
   });
   return { x, lines };
 }
@@ -99,7 +104,7 @@ function drawSettings(content, chart, state) {
     const [{ run, metric, curve }] = found;
     const spread = () => [over((y) => Math.min(...y)), over((y) => Math.max(...y))];
     const band = own.length > 1 ? spread() : readEnds(run, metric, curve, x);
-    const points = x.length <= 40 && found.every((one) => one.curve.x.length === x.length);
+    const points = x.length <= FEW && found.every((one) => one.curve.x.length === x.length);
     lines.push({ label, y: over((y) => y.reduce((a, b) => a + b) / y.length), width: 2, band, points, ...style });
   });
   return { x, lines };
@@ -151,7 +156,11 @@ function drawMarks(plot, content, state, colours) {
 /** Intervals of points that were measured, as bars. */
 function drawBars(plot, lines, colours) {
   const { ctx } = plot;
+  const { left, top, width, height } = plot.bbox;
   ctx.save();
+  ctx.beginPath();
+  ctx.rect(left - 3, top - 3, width + 6, height + 6);
+  ctx.clip();
   ctx.lineWidth = 1.5 * devicePixelRatio;
   for (const line of lines.filter((one) => one.bars)) {
     ctx.strokeStyle = colours.lines[line.colour];
@@ -223,7 +232,8 @@ function drawChart(holder, chart, content, state, onzoom) {
     const stroke = fade(colours.lines[line.colour], line.alpha ?? 1);
     data.push(line.y);
     series.push({ label: line.label, stroke, width: line.width, dash: DASHES[line.dash ?? 0], spanGaps: true,
-      points: { show: Boolean(line.points), size: 6, fill: stroke } }); // prettier-ignore
+      points: { show: Boolean(line.points), size: line.dots ? 10 : 6, fill: stroke },
+      paths: line.dots && (() => null) }); // prettier-ignore
     const bounds = line.band || line.bars;
     if (bounds) {
       for (const ends of bounds) {
@@ -239,7 +249,7 @@ function drawChart(holder, chart, content, state, onzoom) {
   const whole = [1, 2, 5].flatMap((digit) => Array.from({ length: 10 }, (_, power) => digit * 10 ** power));
   const options = {
     width: holder.clientWidth,
-    height: 230,
+    height: content.height ?? 230,
     series,
     bands,
     scales: { x: { time: false } },
@@ -278,9 +288,9 @@ function drawChart(holder, chart, content, state, onzoom) {
 WIDGETS.curves = (element, content) => {
   content.key = `curves-${element.id}`;
   const single = content.runs.length === 1;
-  const state = { axis: content.axes[0][0], smoothing: 0, hidden: new Set() };
+  const state = { axis: content.axes[0][0], smoothing: single ? 0.8 : 0, hidden: new Set() };
   const charts = [...content.charts];
-  const grid = make("div", { class: "figures" });
+  const grid = make("div", { class: content.height ? "figures one" : "figures" });
   let plots = [];
 
   const zoom = (min, max) => {
@@ -293,12 +303,19 @@ WIDGETS.curves = (element, content) => {
     for (const plot of plots) plot.destroy();
     plots = [];
     grid.replaceChildren();
+    let family = "";
     for (const chart of charts) {
+      if (chart.family && chart.family !== family) grid.append(make("h3", {}, chart.family));
+      family = chart.family;
       const unit = chart.unit && chart.unit !== chart.caption ? ` (${chart.unit})` : "";
       const holder = make("div", { class: "chart" });
-      const names = single && chart.series.length > 1 ? chart.series.filter(([key]) => content.runs[0].rows[key]) : [];
-      const legend = names.map(([, label], i) => make("span", {}, make("i", { class: `c${i}` }), label));
-      const figure = make("figure", {}, make("figcaption", {}, `${chart.caption}${unit} `, ...legend), holder);
+      const isNamed = single && (content.height || chart.series.length > 1);
+      const names = isNamed ? chart.series.filter(([key]) => content.runs[0].rows[key]) : [];
+      const legend = names.map(([, label, style], i) =>
+        make("span", {}, make("i", { class: `c${style?.colour ?? i}` }), label),
+      );
+      const caption = [`${chart.caption}${unit} `, content.height ? make("br") : null];
+      const figure = make("figure", {}, make("figcaption", {}, ...caption, ...legend), holder);
       grid.append(figure);
       const plot = drawChart(holder, chart, content, state, zoom);
       if (plot) plots.push(plot);
@@ -306,7 +323,7 @@ WIDGETS.curves = (element, content) => {
     }
   };
 
-  const slider = make("input", { type: "range", min: 0, max: 0.98, step: 0.02, value: 0 });
+  const slider = make("input", { type: "range", min: 0, max: 0.98, step: 0.02, value: state.smoothing });
   slider.oninput = () => {
     state.smoothing = Number(slider.value);
     draw();
@@ -333,7 +350,7 @@ WIDGETS.curves = (element, content) => {
     });
     tools.append(add);
   }
-  element.append(tools);
+  if (!content.height) element.append(tools);
   if (!single) {
     const legend = make("div", { class: "legend" });
     content.settings.forEach((label, place) => {

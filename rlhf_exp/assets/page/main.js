@@ -74,6 +74,13 @@ async function startWidget(element) {
   }
 }
 
+/** A link to a folded part opens it. */
+function openTarget() {
+  const target = document.getElementById(location.hash.slice(1));
+  if (target?.tagName === "DETAILS") target.open = true;
+}
+
+addEventListener("hashchange", openTarget);
 document.addEventListener("DOMContentLoaded", async () => {
   document.querySelectorAll("pre.code").forEach(addCopyButton);
   document.querySelectorAll(".scroll table").forEach(enhanceTable);

@@ -6,7 +6,7 @@
 //   note,
 // }  `note`, of rows for which the page has no room (plots/NAME.js), `answer`, `tokens` and `colours` may be missing; `tokens` are the texts of the tokens, in order.
 
-const FIRST_SHOWN = 10;
+const FIRST_SHOWN = 5;
 
 /** The text with its last `answer` marked. */
 function markAnswer(text, answer) {

@@ -105,7 +105,7 @@ def test_a_finding_tells_what_new_runs_gave_by_setting_and_without_them_the_boun
     scores = {"a": [0.01 * i for i in range(30)]}
     assert "at most 1 in 31" in Calibration(scores).explain("a", 1.0, None).text
     calibration = Calibration(scores, tested={"own": [0, 55], "others": [1, 10]})
-    said = "new healthy runs were accused in 0 of its 55 settings and in 1 of 10 settings of others"
+    said = "new healthy runs had this finding in 0 of its 55 settings and in 1 of 10 settings of others"
     assert said in calibration.explain("a", 1.0, None).text
     assert calibration.thresholds == Calibration(scores).thresholds
 

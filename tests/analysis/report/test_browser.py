@@ -33,7 +33,19 @@ def test_a_run_shows_its_curves_and_all_of_its_samples(run_dir, tmp_path):
         tmp_path,
     )
     assert found[0] > 5 and found[1] == found[0] + 1 and found[2].startswith("step_time")
-    assert found[3:] == ["24 of 24", 10, True]
+    assert found[3:] == ["24 of 24", 5, True]
+
+
+def test_the_first_screen_has_the_verdict_the_health_the_picture_and_what_else_changed(run_dir, tmp_path):
+    question = """
+        const shown = [...all(".beside .callout"), ...all("#progress canvas")];
+        location.hash = all("nav a").at(-1).hash;
+        await wait(100);
+        return [shown.map((one) => one.getBoundingClientRect().bottom <= innerHeight), all("nav a").length,
+                document.querySelector(location.hash).open];
+        """
+    page = write_report([run_dir], run_dir)
+    assert ask(page, question, tmp_path, size="1440,900") == [[True] * 4, 7, True]
 
 
 def test_samples_that_the_page_has_no_room_for_are_loaded_from_a_file_beside_it(run_dir, tmp_path, monkeypatch):
@@ -85,7 +97,7 @@ def test_samples_are_searched_filtered_sorted_compared_and_linked(run_dir, tmp_p
         tmp_path,
     )
     assert found[0] == f"{right} of 24" and found[3] == "0 of 24"
-    assert found[1] == sorted((row["tokens"] for row in after), reverse=True)[:10]
+    assert found[1] == sorted((row["tokens"] for row in after), reverse=True)[:5]
     assert found[2] > 0
     linked = after[20]["id"]
     shown = 'return all("#samples .card").map((card) => card.querySelector("a").textContent);'
@@ -207,7 +219,7 @@ def ask_frame(page, question, tmp_path, **attributes):
 def test_a_page_is_never_wider_than_the_window_and_a_wide_one_has_health_beside_the_verdict(pages, tmp_path, width):
     question = """
         find("details").forEach((one) => (one.open = true));
-        const [verdict, health] = find("main > .callout").map((one) => one.getBoundingClientRect());
+        const [verdict, health] = find("main .callout").map((one) => one.getBoundingClientRect());
         return [frame.contentWindow.innerWidth, here.scrollWidth, verdict.right <= health.left];
         """
     style = f"border: 0; width: {width}px; height: 900px"

@@ -8,8 +8,9 @@ import torch
 from markdown_it import MarkdownIt
 
 from rlhf_exp.analysis.report import write_live, write_report
+from rlhf_exp.analysis.report.columns import DIFFERENCE
 from rlhf_exp.analysis.report.page import Callout, Code, Figures, Heading, Pair, Table, Text, to_markdown, write_page
-from rlhf_exp.analysis.report.plots import Line, Panel, Plot, draw, plot_accuracy
+from rlhf_exp.analysis.report.plots import Line, Panel, Plot, draw, plot_gains
 from rlhf_exp.errors import printable
 from rlhf_exp.evaluation.preferences import summarise_preferences
 from rlhf_exp.runs import records
@@ -62,7 +63,7 @@ def test_intervals_of_shares_that_are_all_or_nothing_can_be_drawn(tmp_path, draw
     rows = [[pair.model_copy(update={"margin": margin})] * n for n in range(1, 200) for margin in (1.0, -1.0)]
     shares = [summarise_preferences(same)["accuracy"] for same in rows]
     assert {share["value"] for share in shares} == {0, 1}
-    draw(plot_accuracy([("", share, share) for share in shares]), tmp_path)
+    draw(plot_gains([("", share) for share in shares], DIFFERENCE), tmp_path)
 
 
 def test_a_folded_table_shows_its_title_as_it_is(tmp_path):

@@ -10,7 +10,8 @@ import pytest
 from rlhf_exp.analysis.report import samples, terminal_table, write_report
 from rlhf_exp.analysis.report.curves import CURVES, list_curves
 from rlhf_exp.analysis.report.page import Widget
-from rlhf_exp.analysis.report.samples import KINDS, describe_samples
+from rlhf_exp.analysis.report.progress import describe_progress
+from rlhf_exp.analysis.report.samples import KINDS, browse, describe_samples
 from rlhf_exp.analysis.report.single import describe_sets
 from rlhf_exp.analysis.report.summary import summary_table, verdict
 from rlhf_exp.runs.figures import percent, points
@@ -28,7 +29,7 @@ def rows_of(run_dir):
 def test_the_same_run_gives_the_same_report_and_every_plot(run_dir, drawn):
     first = write_report([run_dir], run_dir).read_bytes()
     assert write_report([run_dir], run_dir).read_bytes() == first
-    plots = {"accuracy", "components", "entropy", "kl", "length", "optimizer", "outcomes", "reward", "sampled_kl"}
+    plots = {"components", "entropy", "kl", "length", "optimizer", "outcomes", "progress", "reward"}
     assert {path.stem for path in (run_dir / "plots").iterdir()} == plots | {"validation"}
     assert first.count(b"data:image/png;base64,") == len(plots) + 1
 
@@ -86,7 +87,7 @@ NAN = float("nan")
 
 @pytest.mark.parametrize(
     ("low", "high", "kind"),
-    [(0.05, 0.2, "ok"), (-0.2, -0.05, "warning"), (-0.1, 0.1, "info"), (None, None, "info"), (NAN, NAN, "info")],
+    [(0.05, 0.2, "ok"), (-0.2, -0.05, "error"), (-0.1, 0.1, "info"), (None, None, "info"), (NAN, NAN, "info")],
 )
 def test_the_verdict_follows_the_interval(run_dir, edit, low, high, kind):
     edit(run_dir, "evaluation.json", {"paired.difference": {"value": 0.0, "low": low, "high": high}})
@@ -94,7 +95,7 @@ def test_the_verdict_follows_the_interval(run_dir, edit, low, high, kind):
 
 
 @pytest.mark.parametrize("measured", ["win rate", "implicit reward"])
-@pytest.mark.parametrize(("low", "high", "kind"), [(0.55, 0.65, "ok"), (0.45, 0.55, "info"), (0.35, 0.45, "warning")])
+@pytest.mark.parametrize(("low", "high", "kind"), [(0.55, 0.65, "ok"), (0.45, 0.55, "info"), (0.35, 0.45, "error")])
 def test_without_a_grader_win_rate_or_implicit_reward_decide(dpo_dir, edit, measured, low, high, kind):
     rate = {"value": (low + high) / 2, "low": low, "high": high}
     if measured == "win rate":
@@ -111,10 +112,10 @@ def test_without_a_grader_win_rate_or_implicit_reward_decide(dpo_dir, edit, meas
 def test_no_measurable_change_comes_with_what_the_rows_could_have_shown(run_dir, edit):
     edit(run_dir, "evaluation.json", {"paired.difference": {"value": 0.02, "low": -0.01, "high": 0.05}})
     # 3 points * (1 + 0.8416 / 1.9600) = 4.29; 24 rows * (4.29 / 2)^2 = 110.4
-    shown = " With this many rows a difference of 4.3 points is detected with 80% power"
-    assert verdict(load_run(run_dir)).title.endswith(f"{shown}; the observed one needs 111 rows.")
+    shown = "So many rows show a difference of 4.3 points in 4 of 5 such runs"
+    assert verdict(load_run(run_dir)).text.startswith(f"{shown}; the observed one takes 111 rows. Without training ")
     edit(run_dir, "evaluation.json", {"paired.difference.value": 0.0})
-    assert verdict(load_run(run_dir)).title.endswith(f"{shown}.")
+    assert verdict(load_run(run_dir)).text.startswith(f"{shown}. Without")
 
 
 @pytest.mark.parametrize("names", [["grpo"], ["reward_model"], ["dpo"], ["grpo", "grpo_seed1"]])
@@ -173,6 +174,24 @@ def test_samples_are_the_first_of_each_kind_in_the_order_of_the_rows(run_dir, ke
     [widget] = [block for block in describe_samples(load_run(run_dir)) if isinstance(block, Widget)]
     shown = [(pair.title, int(pair.prompt)) for pair in widget.instead]
     assert shown == [(title, row) for title, rows in titles.items() for row in rows]
+
+
+def test_the_picture_of_a_run_has_its_measurements_its_start_and_end_and_what_takes_no_training(run_dir, edit_info):
+    edit_info(run_dir, best=None)
+    [widget] = describe_progress(load_run(run_dir))
+    [chart], [run] = widget.content["charts"], widget.content["runs"]
+    validation, sides, untrained = (run["rows"][key] for key, *_ in chart["series"])
+    assert [style for *_, style in chart["series"]] == [
+        {"colour": 0, "band": 1}, {"colour": 6, "dots": 1}, {"colour": 1, "dash": 1}
+    ]  # fmt: skip
+    assert len(run["rows"]["step"]) == len(validation) > 2 and None not in validation
+    assert (sides[0], sides[-1], {*sides[1:-1]}) == (10.42, 14.58, {None})
+    assert (untrained[0], untrained[-1]) == (16.67, 16.67)
+
+
+def test_of_the_same_prompt_a_page_shows_one_sample_before_the_others_of_another():
+    cards = [{"id": str(i), "prompt": prompt, "values": {}, "sides": []} for i, prompt in enumerate("aaabbc")]
+    assert "".join(row["prompt"] for row in browse("x", cards, []).content["rows"]) == "abcaba"
 
 
 def test_a_run_has_one_table_of_its_evaluation_sets(run_dir, edit):

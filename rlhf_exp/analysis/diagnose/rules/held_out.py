@@ -93,7 +93,7 @@ def reward_model_at_chance(run: Signals) -> Suspicion:
     evidence += f" to {figure['high']:.1%}"
     if z < -2:
         return Suspicion([(None, soften(-z))], "chosen and rejected are swapped", [], evidence)
-    cause = "the pairs hold no signal that it learned: rate, labels or steps"
+    cause = "nothing was learned from the pairs: rate, labels or steps"
     return Suspicion([(None, soften(-z))], cause, [run.lower_rate(0.25), *run.scale_length(2)], evidence)
 
 
