@@ -161,6 +161,7 @@ function drawBars(plot, lines, colours) {
   ctx.beginPath();
   ctx.rect(left - 3, top - 3, width + 6, height + 6);
   ctx.clip();
+  ctx.setLineDash([]);
   ctx.lineWidth = 1.5 * devicePixelRatio;
   for (const line of lines.filter((one) => one.bars)) {
     ctx.strokeStyle = colours.lines[line.colour];

@@ -45,7 +45,7 @@ def test_the_first_screen_has_the_verdict_the_health_the_picture_and_what_else_c
                 document.querySelector(location.hash).open];
         """
     page = write_report([run_dir], run_dir)
-    assert ask(page, question, tmp_path, size="1440,900") == [[True] * 4, 7, True]
+    assert ask(page, question, tmp_path, size="1440,900") == [[True] * 5, 7, True]
 
 
 def test_samples_that_the_page_has_no_room_for_are_loaded_from_a_file_beside_it(run_dir, tmp_path, monkeypatch):
