@@ -76,7 +76,8 @@ def terminal_table(run_dir: Path) -> str:
     """
     run = load_run(run_dir)
     with refusing_damage(run_dir):
-        facts = "; ".join(f"{fact.title} {fact.text}" for fact in list_changes(run)).replace("→", "->")
+        facts = "; ".join(f"{fact.title} {fact.text}" for fact in list_changes(run))
+        facts = facts.replace("→", "->").replace("; No", "; no")
         changes = [Callout("", "What else changed:", f"{facts}.")] if facts else []
         answer = [verdict(run), *changes, *describe_health(run)]
         head = [line for line in (title(run), _write_status(run)) if line]
