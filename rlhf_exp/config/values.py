@@ -155,7 +155,7 @@ def _explain(item: Any, value: Any, key: str) -> Problem:
     in_list = any(isinstance(part, int) for part in place)
     if error == "missing" and not in_list:
         return Problem(f"{key}.{place[-1]}".lstrip("."), "missing", hint="missing; it has no default")
-    if error in ("unexpected_keyword_argument", "extra_forbidden") or place[-1:] == ("[key]",):
+    if error in ("unexpected_keyword_argument", "extra_forbidden", "invalid_key") or place[-1:] == ("[key]",):
         return Problem(key, "unknown", value)
     if error.startswith("union_tag"):
         return Problem(f"{key}.name", "type", value.get("name"), f"one of {item['ctx']['expected_tags']}")
