@@ -117,7 +117,7 @@ def test_the_terminal_shows_each_stage_once_then_the_figures_and_where_the_repor
     assert lines[0] == "grpo on countdown, model tiny, seed 0: first"
     stages = [line.split()[0] for line in lines if line.startswith("[")]
     assert stages == ["[start]", "[load]", "[baseline]", "[preflight]", "[train]", "[evaluate]", "[report]"]
-    for word in ("accuracy", "baseline", "trained", "difference", "peak memory", "health", "report.html"):
+    for word in ("accuracy", "baseline", "trained", "difference", "peak memory", "Health", "report.html"):
         assert word in shown
     assert list((first.path / "plots").glob("*.png"))
 

@@ -285,7 +285,7 @@ class Report(Group):
 
 @dataclass(frozen=True)
 class Hub(Group):
-    """Whether and where the trained model is pushed (push.py). `base_model` is the start model's id on the hub, where
+    """Whether and where pipeline.py pushes the trained model. `base_model` is the start model's id on the hub, where
     `model.path` is a folder: the model card and an adapter's config name it."""
 
     push: bool

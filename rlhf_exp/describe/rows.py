@@ -33,8 +33,11 @@ def read_rows(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> tuple[dict[str
     """
     _, keys = cfg.task.list_sources()[-1]
     loader = Loader.open(replace(cfg, task=keys), tokenizer)
-    form = ASK if keys is not cfg.task else PAIR if keys.gives_pairs else DEMONSTRATE
-    form = form if form is not DEMONSTRATE or hasattr(keys, "demonstration") else ASK
+    form = ASK
+    if keys is cfg.task and keys.gives_pairs:
+        form = PAIR
+    elif keys is cfg.task and hasattr(keys, "demonstration"):
+        form = DEMONSTRATE
     facts: dict[str, Any] = {}
     splits: Splits = {}
     if loader.source is None:

@@ -57,7 +57,9 @@ class DryRun(NamedTuple):
     @property
     def checks(self) -> str:
         """How the checks ended."""
-        return "FAILED: memory" if self.fits == TOO_LARGE else "all others passed" if self.unchecked else "all passed"
+        if self.fits == TOO_LARGE:
+            return "FAILED: memory"
+        return "all others passed" if self.unchecked else "all passed"
 
     @property
     def problems(self) -> list[str]:

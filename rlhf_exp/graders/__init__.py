@@ -39,7 +39,9 @@ class NumberGrade(Grade):
 
 def compare(right: bool, extracted: str | None, wrong: Outcome = "partial") -> Grade:
     """The grade of a text of which `extracted` was read, an answer or None; `wrong` is the outcome of a wrong one."""
-    outcome: Outcome = "correct" if right else "failed" if extracted is None else wrong
+    outcome: Outcome = "failed" if extracted is None else wrong
+    if right:
+        outcome = "correct"
     return Grade(outcome, SCORES[outcome], extracted)
 
 

@@ -151,7 +151,9 @@ def _read_result(found: Any) -> Grade:
     score = score.item() if hasattr(score, "item") else score
     is_number = isinstance(score, Real)
     if is_number and math.isfinite(score) and 0 <= score <= 1:
-        outcome: Outcome = "correct" if score == 1 else "partial" if score else "failed"
+        outcome: Outcome = "partial" if score else "failed"
+        if score == 1:
+            outcome = "correct"
         if not graded:
             return NumberGrade(outcome, float(score), None)
         if found.outcome == outcome and isinstance(found.extracted, str | None):

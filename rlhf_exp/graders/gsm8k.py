@@ -124,7 +124,9 @@ def grade(completion: str, answer: str) -> Gsm8kGrade:
     if value is None:
         last, number = _read_last(text)
         extracted, lenient = extracted or last, number == gold
-    outcome: Outcome = "correct" if strict else "partial" if marked or lenient else "failed"
+    outcome: Outcome = "partial" if marked or lenient else "failed"
+    if strict:
+        outcome = "correct"
     return Gsm8kGrade(outcome, SCORES[outcome], extracted, strict, lenient)
 
 

@@ -135,7 +135,7 @@ def _ask(folder: Path, use_cpu: bool) -> list[list[int]]:
 
 
 def _environment(use_cpu: bool) -> dict[str, str]:
-    """Of one process alone, which sees this process's GPU alone."""
+    """The environment of one process alone, which sees this process's GPU alone."""
     of_torchrun = (*processes.SET_BY_TORCHRUN, "TORCHELASTIC_")  # with them vLLM would wait for the other processes
     kept = ENVIRONMENT | {name: value for name, value in os.environ.items() if not name.startswith(of_torchrun)}
     if use_cpu:

@@ -5,6 +5,8 @@ Check("floor_gap", "failed", "an empty answer gets full marks on 40 of 40 rows",
 
 from typing import Any, Literal, NamedTuple
 
+Status = Literal["passed", "failed", "warned", "skipped"]
+
 
 class Check(NamedTuple):
     """One check: `failed` refuses the run, `warned` lets it go on, `skipped` did not apply, and its evidence says why.
@@ -16,7 +18,14 @@ class Check(NamedTuple):
     """
 
     name: str
-    status: Literal["passed", "failed", "warned", "skipped"]
+    status: Status
     evidence: str
     figures: dict[str, Any] = {}
     remedy: list[str] = []
+
+
+def judge(failed: object, warned: object = False) -> Status:
+    """The status of a check that applied: failed, warned or passed."""
+    if failed:
+        return "failed"
+    return "warned" if warned else "passed"

@@ -20,7 +20,7 @@ import numpy as np
 from rlhf_exp.analysis.stats import Interval, as_interval, mean_interval, share_interval, wilson
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.preflight.answers import CORRUPTED, NOTHING, OTHER, PROMPT, RIGHT, Texts, write_texts
-from rlhf_exp.preflight.check import Check
+from rlhf_exp.preflight.check import Check, judge
 from rlhf_exp.preflight.signal import expect_signal
 from rlhf_exp.rewards import MESSAGES, score_completions
 from rlhf_exp.rewards.table import REWARDS
@@ -79,7 +79,7 @@ class Bench:
 
     @property
     def rewards(self) -> dict[int, list[float]]:
-        """Of the start model's completions."""
+        """The rewards of the start model's completions, by the row's number."""
         return {row: [one.reward or 0.0 for one in group] for row, group in self.start.items()}
 
     @property
@@ -141,7 +141,7 @@ def oracle_max(bench: Bench) -> Check:
     if lost and sum(bench.experiment.task.grade(*one).outcome == "correct" for one in texts) > sum(right):  # type: ignore[misc]
         said += "; more do before the tokenizer encodes and decodes them: it changes or leaves out a part"
     is_broken = bench.demonstrated and (share["high"] or 0) < 1 - SMALL
-    status: Any = "passed" if all(right) else "failed" if is_broken else "warned"
+    status = judge(is_broken and not all(right), not all(right))
     return Check("oracle_max", status, said, {"full_marks": share})
 
 
@@ -153,7 +153,7 @@ def floor_gap(bench: Bench) -> Check:
     }
     shares = {what: wilson(sum(right), len(right)) for what, right in marks.items()}
     failed = [what for what, share in shares.items() if what != OTHER and _is_above(share, SMALL)]
-    status: Any = "failed" if failed else "warned" if any(map(any, marks.values())) else "passed"
+    status = judge(failed, any(map(any, marks.values())))
     worst = max(failed or shares, key=lambda what: shares[what]["value"])
     said = f"full marks for {worst} on {sum(marks[worst])} of {len(marks[worst])} rows"
     said = f"full marks for none of: {', '.join(shares)}" if status == "passed" else said
@@ -178,7 +178,7 @@ def verifier_determinism(bench: Bench) -> Check:
     said = f"{changed} of {len(texts)} texts, {percent(share)}, get other {' or '.join(values)} the second time, in"
     said += " another order"
     said = said if values else "there is no grader, and no reward that a model does not give"
-    status: Any = "failed" if changed else "passed" if values else "skipped"
+    status = judge(changed) if values else "skipped"
     return Check("verifier_determinism", status, said, {"changed": changed, "n": len(texts), "share": share})
 
 

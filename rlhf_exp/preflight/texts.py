@@ -15,7 +15,7 @@ from rlhf_exp.config.values import show
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import list_eos
 from rlhf_exp.models.scoring import Model, pad
-from rlhf_exp.preflight.check import Check
+from rlhf_exp.preflight.check import Check, judge
 from rlhf_exp.runs.records import Completion
 from rlhf_exp.tasks import Row
 from rlhf_exp.tasks.tokens import encode_prompts, encode_row
@@ -58,7 +58,7 @@ def check_answers(experiment: Experiment) -> list[Check]:
     masked = args.get("assistant_only_loss") and not facts.get(checks[0].__name__, True)
     said = f"{endless} of {len(answers)} answers end without an end token, and {moved} of the first {len(rows)} prompts"
     said += " change once an answer follows" + ("; the template leaves the end token out of the loss" if masked else "")
-    status: Any = "failed" if endless or masked else "warned" if moved else "passed"
+    status = judge(endless or masked, moved)
     return [*found, Check("stop_token", status, said, {"endless": endless, "moved": moved} | facts)]
 
 
@@ -107,7 +107,7 @@ def check_held_rows(trainer: Any, given: int) -> Check:
     said += f", {left_out} of {given} are too long for algo.args.max_length={most} and left out" if left_out else ""
     said += f"; {idle} of them teach nothing: once cut, the answer to learn and the one to avoid are the same tokens"
     said += "; all have the same label" if is_one_sided else ""
-    status: Any = "failed" if idle == len(held) else "warned" if idle or left_out or is_one_sided else "passed"
+    status = judge(idle == len(held), idle or left_out or is_one_sided)
     figures = {"held": len(held), "left_out": left_out, "idle": idle}
     return Check("rows_teach", status, said, figures, ["algo.args.max_length=null"] * (most is not None))
 
@@ -138,7 +138,7 @@ def check_splits(experiment: Experiment) -> Check:
     same = [row["id"] for row in held_out if _normalise(row["prompt"]) in train]
     said = f"{len(same)} of {len(held_out)} held-out rows are among the {len(task.train)} training rows"
     said += f", such as {same[0]}" if same else ""
-    status: Any = "failed" if len(same) > OVERLAP * len(held_out) else "warned" if same else "passed"
+    status = judge(len(same) > OVERLAP * len(held_out), same)
     return Check("splits_are_disjoint", status, said, {"same": len(same), "of": len(held_out), "ids": same[:SHOWN]})
 
 

@@ -45,4 +45,6 @@ def _score_distance(completion: str, numbers: list[int], target: int) -> float:
     error: Any = abs(found.value - target)
     if error == 0:
         return 1.0
-    return 0.3 if 20 * error <= target else 0.2 if 10 * error <= target else 0.1
+    if 20 * error <= target:
+        return 0.3
+    return 0.2 if 10 * error <= target else 0.1

@@ -64,7 +64,9 @@ def plan_job(cfg: Config) -> Plan:
         return Plan.START
     resumes = status != "finished" and find_checkpoint(folder).path is not None
     _require_same(folder, cfg, f"output_dir={folder}", resumes)
-    return Plan.SKIP if status == "finished" else Plan.RESUME if resumes else Plan.START
+    if status == "finished":
+        return Plan.SKIP
+    return Plan.RESUME if resumes else Plan.START
 
 
 def check_resume(cfg: Config) -> list[str]:

@@ -113,7 +113,9 @@ class File(GradedTask):
     @property
     def ready_checker(self) -> str | None:
         """The name of the package's checker; None if there is none, or a function of the user's."""
-        return self.checker if self.checker in READY else "exact" if self.checker is None and self.graded else None
+        if self.checker is None:
+            return "exact" if self.graded else None
+        return self.checker if self.checker in READY else None
 
     @property
     def functions(self) -> dict[str, str]:

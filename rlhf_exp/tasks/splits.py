@@ -24,5 +24,7 @@ def hash_text(text: str) -> str:
 def split_within(text: str, part: str | None) -> str:
     """The split of a row of the source's own part, train or test: the test part stays whole, and of the train part the
     same rows are validation as without parts (any other `part`)."""
+    if part == "test":
+        return "test"
     split = split_of(text)
-    return "test" if part == "test" else "train" if part == "train" and split == "test" else split
+    return "train" if part == "train" and split == "test" else split

@@ -22,6 +22,7 @@ OPTIONS = {
     "Qwen/Qwen2.5-0.5B-Instruct": 494_032_768,
     "Qwen/Qwen2.5-3B": 3_085_938_688,
     "Qwen/Qwen3-1.7B": 1_720_574_976,
+    "HuggingFaceTB/SmolLM2-135M-Instruct": 134_515_008,
 }
 SIZES = {"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4}
 SHIPPED = json.loads(KNOWN.read_text())

@@ -16,8 +16,9 @@ def here(tmp_path, monkeypatch):
 
     def write(place, trained=0.45, config=None, **info):
         folder = tmp_path / "outputs" / place
-        facts = {"algo": "grpo", "task": "countdown", "model": "tiny", "seed": 0, "steps": 110,
-                 "started": "2026-01-02T03:04:05+00:00", "seconds": {"load": 1.0, "train": 239.0}}  # fmt: skip
+        facts = {"algo": "grpo", "task": "countdown", "model": "tiny", "max_tokens": 48,
+                 "seed": 0, "steps": 110, "started": "2026-01-02T03:04:05+00:00",
+                 "seconds": {"load": 1.0, "train": 239.0}}  # fmt: skip
         leave_run(folder, config=config or {"eval": {"rows": 64}}, **(facts | info))
         figures = {"baseline": 0.2, "trained": trained}
         sections = {side: {"accuracy": {"value": share, "low": 0.1, "high": 0.6}} for side, share in figures.items()}

@@ -107,7 +107,7 @@ def score_run(
 
 
 def count_parameters(config: dict[str, Any]) -> int | None:
-    """Of the start model; None if it is not known."""
+    """The number of the start model's parameters; None if it is not known."""
     model = config.get("model") or {}
     if not model or model.get("parameters"):
         return model.get("parameters")

@@ -145,8 +145,10 @@ def name_argument(override: str, config: dict[str, Any]) -> str | None:
     name, known = key.rpartition(".")[2], load_arguments(algo["name"])
     if algo["name"] == "ppo":
         argument = PPO.get(key)
+    elif key == "max_tokens":
+        argument = "max_completion_length"
     else:
-        argument = "max_completion_length" if key == "max_tokens" else name if key == f"algo.args.{name}" else None
+        argument = name if key == f"algo.args.{name}" else None
     if argument is None or algo["name"] != "ppo" and argument not in known:
         return None
     if name not in UNTOLD or name in algo["args"] | algo:

@@ -134,7 +134,7 @@ def list_rewards(runs: Iterable[Run]) -> list[Column]:
 
 
 def _read_used(run: Run) -> Interval | None:
-    """Of the budget of a completion."""
+    """The share of the budget that completions use."""
     share = at("trained", "utilisation")(run.evaluation)
     return None if share is None else exact(share)
 

@@ -183,4 +183,6 @@ def _find_change(before: Completion, after: Completion) -> str:
     """One of KINDS: by whether the completions are correct; without a grader by their rewards."""
     graded = before.outcome is not None and after.outcome is not None
     old, new = ((one.is_correct if graded else one.reward or 0.0) for one in (before, after))
-    return "better" if new > old else "worse" if new < old else "neither"
+    if new == old:
+        return "neither"
+    return "better" if new > old else "worse"

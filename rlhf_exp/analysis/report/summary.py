@@ -205,7 +205,9 @@ def _list_figures(run: Run) -> list[Column]:
 def _judge(interval: Interval, null: float) -> int:
     """0 for an interval that is above `null`, 1 if it includes it, 2 if it is below."""
     low, high = interval["low"], interval["high"]
-    return 0 if low is not None and low > null else 2 if high is not None and high < null else 1
+    if low is not None and low > null:
+        return 0
+    return 2 if high is not None and high < null else 1
 
 
 def _plan(difference: Interval, n: int) -> str:
@@ -219,7 +221,7 @@ def _plan(difference: Interval, n: int) -> str:
 
 
 def _write_remark(remark: Callout) -> str:
-    """In lines and in the colour of its kind."""
+    """The remark as lines in the colour of its kind."""
     text = printable(f"{remark.title} {remark.text}".strip())
     lines = textwrap.wrap(text, 100, subsequent_indent="  ", break_on_hyphens=False)
     return paint("\n".join(lines), COLOURS.get(remark.kind), sys.stdout)

@@ -86,7 +86,7 @@ class Contrast(NamedTuple):
 
     @property
     def rows_needed(self) -> int | None:
-        """How many rows would, with the same seeds."""
+        """How many rows would detect it, with the same seeds."""
         return find_needed(self.estimate, self.level, rows=self.rows)
 
 

@@ -110,7 +110,7 @@ class Estimate(NamedTuple):
 
     @property
     def interval(self) -> Interval:
-        """95%."""
+        """Its 95% interval."""
         return self.find_interval(1 - CONFIDENCE)
 
     def find_interval(self, level: float) -> Interval:
@@ -120,7 +120,7 @@ class Estimate(NamedTuple):
 
     @property
     def p(self) -> float:
-        """Of no difference, two-sided."""
+        """The two-sided p-value of no difference."""
         if self.error == 0:
             return float(self.value == 0)
         return float(2 * special.stdtr(self.df, -abs(self.centre) / self.error))

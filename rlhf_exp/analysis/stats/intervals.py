@@ -126,7 +126,7 @@ def paired_score_interval(up: int, down: int, n: int) -> Interval:
     value, critical = (up - down) / n, special.ndtri((1 + CONFIDENCE) / 2)
 
     def distance(difference: float) -> float:
-        """In standard errors."""
+        """How far the difference lies from the estimate, in standard errors."""
         b = (2 * n - up + down) * difference - up - down
         square = b * b + 8 * n * down * difference * (1 - difference)  # rounding can take 0 below 0
         q = (math.sqrt(max(square, 0.0)) - b) / (4 * n)

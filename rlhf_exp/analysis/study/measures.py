@@ -138,9 +138,7 @@ def measure(metric: Metric, groups: Groups, arms: list[str]) -> Measured:
         if len(of_runs) >= FEWEST and all(rows.isin(figure.index).all() for figure in of_runs):
             scores[arm] = np.array([figure[rows] for figure in of_runs])
     compared = [scores[arm] for arm in chosen]
-    share = metric.metric in SHARED and metric.per is None or str(metric.statistic).startswith("share")
-    level = SIZES if metric.metric == "KL" or metric.metric in COSTS else LEVELS
-    kind = level if not share else DIFFERENCES if len(arms) > 1 else SHARES
+    kind = _choose_kind(metric, len(arms) > 1)
     if read_figure is _read_rows:
         # Runs without training may have measured one model in the same way: they are no seeds.
         varied = {arm for arm in scores if groups[arm][0].trains or (scores[arm][0] != scores[arm][1]).any()}
@@ -149,8 +147,18 @@ def measure(metric: Metric, groups: Groups, arms: list[str]) -> Measured:
         mean = compared[0].mean() - sum(of_arm.mean() for of_arm in compared[1:])
         made = join(mean, mean, 0.0, MANY, weigh_settings(scores, chosen, kind.relative))
     if not made.error or (read_figure is _read_number and not any(of_arm.var() for of_arm in compared)):
-        raise Untested(f"all seeds have the same figure, {made.value:.3g}: a constant needs no test")
-    return Measured(" - ".join(arms), made, kind, [len(of) for of in compared], len(rows), share)
+        raise Untested(f"{' - '.join(arms)} is {made.value:.3g} for all seeds: a constant needs no test")
+    return Measured(
+        " - ".join(arms), made, kind, [len(of) for of in compared], len(rows), kind in (SHARES, DIFFERENCES)
+    )
+
+
+def _choose_kind(metric: Metric, has_two_arms: bool) -> Kind:
+    """Of which kind the figure of one arm is, or the difference of two."""
+    is_share = metric.metric in SHARED and metric.per is None
+    if is_share or (metric.statistic or "").startswith("share"):
+        return DIFFERENCES if has_two_arms else SHARES
+    return SIZES if metric.metric == "KL" or metric.metric in COSTS else LEVELS
 
 
 def read_series(metric: Metric, run: Run) -> float | None:

@@ -169,7 +169,7 @@ class PPOTrainer(ActorCritic, GRPOTrainer):
         self._log_means(**{name: (s / count).item() for name, s in zip(figures, sums, strict=True)})
 
     def _mean(self, values: torch.Tensor) -> float:
-        """Over the values of all ranks."""
+        """The mean over the values of all ranks."""
         return self.accelerator.gather(values).mean().item()
 
     def _sum(self, values: torch.Tensor) -> torch.Tensor:

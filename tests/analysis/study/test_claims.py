@@ -7,6 +7,7 @@ from scipy import stats
 
 from rlhf_exp.analysis.report.page import Table, to_markdown
 from rlhf_exp.analysis.stats import LEVELS
+from rlhf_exp.analysis.stats.contrasts import POOL
 from rlhf_exp.analysis.stats.crossed import Estimate
 from rlhf_exp.analysis.study import measures
 from rlhf_exp.analysis.study.claims import Claim, _write, decide, describe_verdicts, judge, read_claims, weigh
@@ -103,17 +104,17 @@ def test_a_figure_on_an_evaluation_set_is_of_its_rows_and_its_reward():
         measure("reward", groups, ["b", "a"], set="silver")
 
 
-def test_one_number_per_run_has_the_intervals_of_student_and_welch():
+def test_one_number_per_run_borrows_the_spread_of_the_arms():
     numbers = {"a": [1.0, 2.0, 4.0], "b": [5.0, 9.0]}
     groups = {arm: [make_run(s, [True] * ROWS, metrics=[{"step": i, "x": value} for i in range(2)])
                     for s, value in enumerate(of)] for arm, of in numbers.items()}  # fmt: skip
     both = measure("x", groups, ["b", "a"], statistic="mean").estimate
-    welch = stats.ttest_ind(numbers["b"], numbers["a"], equal_var=False)
-    low, high = welch.confidence_interval()
-    assert [both.interval["low"], both.interval["high"], both.p] == pytest.approx([low, high, welch.pvalue], rel=1e-6)
-    one = measure("x", groups, ["a"], statistic="mean").estimate.interval
-    low, high = stats.t.interval(0.95, 2, np.mean(numbers["a"]), stats.sem(numbers["a"]))
-    assert [one["low"], one["high"]] == pytest.approx([low, high], rel=1e-6)
+    own = {arm: np.var(of, ddof=1) for arm, of in numbers.items()}
+    pooled = (2 * own["a"] + 1 * own["b"]) / 3
+    square = (2 * own["a"] + POOL * pooled) / (2 + POOL) / 3 + (1 * own["b"] + POOL * pooled) / (1 + POOL) / 2
+    assert [both.value, both.error] == pytest.approx([7 - 7 / 3, np.sqrt(square)])
+    one = measure("x", groups, ["a"], statistic="mean").estimate
+    assert [one.value, one.error**2] == pytest.approx([7 / 3, (2 * own["a"] + POOL * pooled) / (2 + POOL) / 3])
 
 
 @pytest.mark.parametrize(
@@ -163,12 +164,12 @@ def test_figures_of_held_out_pairs_are_one_number_per_run():
         assert measures._read_number(Metric(metric=name), make_run(0, [True] * ROWS), False) is None
 
 
-def test_a_cost_that_the_config_fixes_needs_no_spread():
+def test_a_cost_that_the_config_fixes_is_a_constant_and_has_no_test():
     work = {"a": 128, "b": 64}
     groups = {arm: [make_run(s, [True] * ROWS, info={"work": {"completions": n}}) for s in range(2)]
               for arm, n in work.items()}  # fmt: skip
-    assert find_verdict(make_claim("higher", ["a", "b"], "completions"), groups) == "supported"
-    assert find_verdict(make_claim("higher", ["a", "a"], "completions"), groups) == "cannot tell"
+    [found] = judge({"a": make_claim("higher", ["a", "b"], "completions")}, groups)
+    assert found.verdict == "not tested" and "for all seeds: a constant needs no test" in found.reason
 
 
 def test_rewards_of_arms_are_compared_under_one_reward_only(groups):

@@ -16,7 +16,7 @@ as good as none."""
 @rule("warning", "ppo/explained_variance", of=CRITICS)
 def explained_variance(run: Signals) -> Suspicion:
     """The larger of two scores of its median so far, in the second half of training: below 0, where a critic is worse
-    than the mean (Yuan et al. 2025, arXiv:2503.01491), the log of one and how many times SOME it is; and minus the log
+    than the mean (Yuan et al. 2025, arXiv:2503.01491), log(1 + its size / SOME); and minus the log
     of the correlation that its size amounts to, since that of a critic that learns is not near 0 for long."""
     values, sizes, course = list[float](), list[float](), []
     for step, value in run.late(run.series("ppo/explained_variance")):
