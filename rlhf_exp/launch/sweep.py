@@ -23,9 +23,9 @@ from rlhf_exp.runs.lock import make_new
 from rlhf_exp.runs.plan import check_run_folder, plan_job
 
 
-def run_sweep(sweep: Sweep, settings: DictConfig) -> int:
-    """Check the jobs, make the sweep's folder, run them, and report; returns the exit status. A dry run prints a table
-    of them instead.
+def run_sweep(sweep: Sweep, settings: DictConfig, reports: bool = True) -> int:
+    """Check the jobs, make the sweep's folder, run them, and report unless a study does; returns the exit status. A dry
+    run prints a table of them instead.
 
     Raises:
         ConfigError: the problems of all jobs, a line each; none was started.
@@ -50,7 +50,7 @@ def run_sweep(sweep: Sweep, settings: DictConfig) -> int:
     if bad and len(statuses) > 1:
         which = ", ".join(f"{number}: status {status}" for number, status in bad.items())
         say(f"{len(bad)} of {len(statuses)} jobs did not succeed ({which})")
-    if processes.is_main():
+    if reports and processes.is_main():
         report_study(sweep.folder)
     return min(bad.values(), default=0)  # the status of a failure (1) precedes that of a refusal (2)
 

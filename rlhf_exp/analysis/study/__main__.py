@@ -113,7 +113,7 @@ def _run_stage(study: Study, name: str) -> int:
     typed = Typed(stage.options, stage.config, str(study.file.parent))
     arguments = ["-m", *typed.list_arguments()]
     tell(f"\n{name}: {shlex.join(['python', '-m', 'rlhf_exp', *arguments])}")
-    status = guard(lambda: run_sweep(*read_sweep(typed, arguments)))
+    status = guard(lambda: run_sweep(*read_sweep(typed, arguments), reports=False))
     if status > SIGNALLED:
         say(f"stopped in the stage {name}; the same command resumes", "study")
         raise Stop(status - SIGNALLED)
@@ -121,12 +121,11 @@ def _run_stage(study: Study, name: str) -> int:
 
 
 def _report(study: Study) -> int:
-    """Write the report, and print its answer; the sweep of a search has written it."""
-    if any(stage.jobs for stage in study.stages.values()):
-        from rlhf_exp.analysis.study.page import write_study
+    """Write the report, and print its answer."""
+    from rlhf_exp.analysis.study.page import write_study
 
-        page, answer = write_study(study)
-        tell(f"\n{answer}\nreport  {page}")
+    page, answer = write_study(study)
+    tell(f"\n{answer}\nreport  {page}")
     return 0
 
 
