@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from rlhf_exp.config.schema import Config
 from rlhf_exp.dry_run.describe import DryRun, describe_dry_run
 from rlhf_exp.errors import ConfigError, tell
+from rlhf_exp.runs.figures import align
 
 
 def print_dry_run(cfg: Config) -> None:
@@ -52,9 +53,7 @@ def print_dry_runs(named: Mapping[str, Config]) -> None:
         rows.append((name, f"{one.fits}: {one.needs}", one.checks))
         if cfg.verbose:
             tell("\n".join([f"{name}: {one.what}", *one.details, ""]))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    tell("\n".join([*lines, _sum(rows[1:]), *_list_unusual(found)]))
+    tell("\n".join([*align(rows), _sum(rows[1:]), *_list_unusual(found)]))
     if problems:
         raise ConfigError(problems)
 

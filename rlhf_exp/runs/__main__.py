@@ -8,12 +8,9 @@ import sys
 from argparse import ArgumentParser
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from rlhf_exp.commands import parse_flags, run_command
 from rlhf_exp.errors import tell
+from rlhf_exp.runs.figures import align
 from rlhf_exp.runs.listing import COLUMNS, count_statuses, filter_runs, list_runs, sort_runs, tabulate
 from rlhf_exp.runs.lock import OUTPUTS
 
@@ -29,8 +26,6 @@ PARSER.add_argument("--json", action="store_true", help="a JSON list instead of 
 
 NUMBERS = ("max_tokens", "seed", "steps", "accuracy", "time")
 """Columns that are aligned to the right."""
-WIDE = 10_000
-"""Of a line, which a terminal breaks itself."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,16 +43,11 @@ def _work(arguments: list[str]) -> None:
     if args.json:
         tell(json.dumps(runs.to_dict("records"), indent=2, ensure_ascii=False))
         return
-    cells, table = tabulate(runs), Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in cells:
-        table.add_column(name, justify="right" if name in NUMBERS else "left")
-    for row in cells.itertuples(index=False):
-        table.add_row(*map(Text, row))
-    console = Console(color_system=None, width=WIDE)
-    with console.capture() as shown:
-        console.print(table)
+    cells = tabulate(runs)
+    numbers = [place for place, name in enumerate(cells) if name in NUMBERS]
+    lines = align([[*cells], *cells.itertuples(index=False)], numbers)
     counts = f": {count_statuses(runs)}" if len(runs) else ""
-    tell(f"{shown.get()}{len(runs)} of {len(found)} runs{counts}")
+    tell("\n".join([*lines, f"{len(runs)} of {len(found)} runs{counts}"]))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 Figure: TypeAlias = "Interval | float | None"
 """A number with or without its interval; None if it was not measured."""
+WIDE = 10_000
+"""Letters of a line that a terminal breaks itself."""
 
 
 def percent(figure: Figure) -> str:
@@ -42,6 +44,22 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def align(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """The lines of a table for a terminal; `right` are the places of the columns that are aligned to the right."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table, console = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0)), Console(width=WIDE)
+    for place in range(len(rows[0])):
+        table.add_column(justify="right" if place in right else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    with console.capture() as shown:
+        console.print(table)
+    return [line.rstrip() for line in shown.get().splitlines()]
 
 
 def write_name(value: Any) -> str:

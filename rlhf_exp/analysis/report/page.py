@@ -21,6 +21,7 @@ import yaml
 
 from rlhf_exp.analysis.report.plots import Plot, draw
 from rlhf_exp.errors import printable
+from rlhf_exp.runs.figures import align
 
 ASSETS = Path(__file__).parents[2] / "assets"
 TEXTS: dict[str, Any] = yaml.safe_load((ASSETS / "report_texts.yaml").read_text(encoding="utf-8"))
@@ -208,18 +209,12 @@ def to_text(blocks: list[Block]) -> str:
             case Heading(text=text):
                 lines += [f"{text}:"]
             case Table(head=head, rows=rows):
-                lines += align([head, *rows])
+                lines += align([head, *rows], range(1, len(head)))
             case Text(text=text):
                 lines += textwrap.wrap(text, 100, break_on_hyphens=False)
             case Callout(title=title, text=text):
                 lines += textwrap.wrap(f"{title} {text}", 100, subsequent_indent="  ", break_on_hyphens=False)
     return "\n".join(lines)
-
-
-def align(rows: list[list[str]]) -> list[str]:
-    """Lines of a table: the first column aligned to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
 
 
 def _write_markdown(block: Block) -> str:

@@ -15,12 +15,12 @@ from pathlib import Path
 from rlhf_exp.analysis.frame import FEWEST, read
 from rlhf_exp.analysis.report.baselines import baseline_sentence
 from rlhf_exp.analysis.report.columns import TESTED, Column, at, average, join_notes, list_rewards
-from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Callout, Table, align, footnote
+from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Callout, Table, footnote
 from rlhf_exp.analysis.stats import DIFFERENCES, LEVELS, SHARES, Interval, crossed_interval
 from rlhf_exp.analysis.stats.planning import plan_rows
 from rlhf_exp.errors import paint, printable
 from rlhf_exp.findings import tell_remedies
-from rlhf_exp.runs.figures import duration, number, percent, points, write_name
+from rlhf_exp.runs.figures import align, duration, number, percent, points, write_name
 from rlhf_exp.runs.load import Run, load_run, refusing_damage
 from rlhf_exp.runs.records import Finding, Paired, Section
 
@@ -232,7 +232,7 @@ def _tabulate(run: Run) -> str:
     lines = []
     if run.evaluation.baseline:
         table = summary_table(run)
-        lines += [*align([table.head, *table.rows]), "In brackets: 95% intervals.", ""]
+        lines += [*align([table.head, *table.rows], range(1, len(table.head))), "In brackets: 95% intervals.", ""]
     facts = {
         "kept": best_sentence(run),
         "time": ", ".join(f"{phase} {duration(spent)}" for phase, spent in info.seconds.items()),

@@ -20,6 +20,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.job import check_job
 from rlhf_exp.launch.jobs import Typed
 from rlhf_exp.runs.checkpoints import find_checkpoint
+from rlhf_exp.runs.figures import align
 from rlhf_exp.runs.lock import find_owner
 from rlhf_exp.runs.plan import OtherRun, Plan, plan_job
 from rlhf_exp.runs.records import read_record
@@ -72,8 +73,7 @@ def describe_plan(study: Study, stages: Iterable[str], plan: list[Planned]) -> s
     groups = Counter((item.stage, item.what, item.why) for item in plan)
     rows = [("stage", "runs", "what", "why")]
     rows += [(stage, str(n), what, why) for (stage, what, why), n in groups.items()]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return "\n".join(align(rows))
 
 
 def _check(
