@@ -57,6 +57,11 @@ class Tests(NamedTuple):
     def pairs(self) -> list[Contrast]:
         return [contrast for contrast in self.contrasts if contrast.second != START]
 
+    def differs_from_all(self, label: str, others: int) -> bool:
+        """Whether a setting differs from each of so many others."""
+        found = [pair for pair in self.pairs if label in (pair.first, pair.second) and pair.verdict]
+        return 0 < others == len(found)
+
 
 def compare_figures(groups: Groups, named: str | None = None) -> dict[str, Tests]:
     """The contrasts of all figures of TESTED that some runs have; {} if no group has two seeds. Those of the first, by

@@ -150,9 +150,9 @@ def _table(measured: Groups, shown: list[Column], tests: dict[str, answer.Tests]
     find it better than every other."""
     means = [column._replace(read=lambda row, c=column: mean_over_seeds(row[1], c)) for column in shown]
     table = fill([Column("setting", itemgetter(0)), Column("seeds", lambda row: len(row[1])), *means], measured.items())
-    pairs = next(iter(tests.values())).pairs if tests else []
-    best = [pair for pair in pairs if pair.verdict and next(iter(measured)) in pair[:2]]
-    return table._replace(marked=(0,) if best and len(best) == len(measured) - 1 else ())
+    main = next(iter(tests.values()), None) if tests else None
+    is_best = main is not None and main.differs_from_all(next(iter(measured)), len(measured) - 1)
+    return table._replace(marked=(0,) if is_best else ())
 
 
 def _names(runs: list[Run]) -> dict[Path, str]:
