@@ -3,9 +3,9 @@
 Check("floor_gap", "failed", "an empty answer gets full marks on 40 of 40 rows", {"empty": 1.0})
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-Status = Literal["passed", "failed", "warned", "skipped"]
+from rlhf_exp.runs.records import CheckStatus
 
 
 class Check(NamedTuple):
@@ -18,13 +18,13 @@ class Check(NamedTuple):
     """
 
     name: str
-    status: Status
+    status: CheckStatus
     evidence: str
     figures: dict[str, Any] = {}
     remedy: list[str] = []
 
 
-def judge(failed: object, warned: object = False) -> Status:
+def judge(failed: object, warned: object = False) -> CheckStatus:
     """The status of a check that applied: failed, warned or passed."""
     if failed:
         return "failed"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -398,6 +398,12 @@ class HydraRecord(Record):
 # diagnosis.json, alarms.jsonl, preflight.json
 
 
+Severity = Literal["error", "warning", "info"]
+SEVERITIES = get_args(Severity)
+"""The worst first."""
+CheckStatus = Literal["passed", "failed", "warned", "skipped"]
+
+
 class Sureness(Record):
     """How sure a finding is, in words, and the figures behind them.
 
@@ -421,7 +427,7 @@ class Finding(Record):
     """
 
     name: str
-    severity: Literal["error", "warning", "info"]
+    severity: Severity
     steps: tuple[int, int] | None = None
     evidence: str = ""
     cause: str = ""
@@ -450,7 +456,7 @@ class Check(Record):
     """A check of the preflight: `failed` refuses the run, `warned` lets it go on, `skipped` did not apply."""
 
     name: str
-    status: Literal["passed", "failed", "warned", "skipped"]
+    status: CheckStatus
     evidence: str
     figures: dict[str, Any] = {}
     remedy: str | None = None

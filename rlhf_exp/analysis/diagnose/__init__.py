@@ -14,12 +14,12 @@ from typing import Any
 from rlhf_exp.analysis.diagnose.advice import advise
 from rlhf_exp.analysis.diagnose.calibration import Calibration, load_calibration
 from rlhf_exp.analysis.diagnose.changes import list_changes
-from rlhf_exp.analysis.diagnose.rule import SEVERITIES, Rule, Severity, Suspicion
+from rlhf_exp.analysis.diagnose.rule import Rule, Suspicion
 from rlhf_exp.analysis.diagnose.rules import RULES
 from rlhf_exp.analysis.diagnose.signals import Signals
 from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.runs.load import Run
-from rlhf_exp.runs.records import Completion, Diagnosis, Evaluation, Finding, Sureness
+from rlhf_exp.runs.records import SEVERITIES, Completion, Diagnosis, Evaluation, Finding, Severity, Sureness
 
 
 def diagnose_run(run: Run, calibration: Calibration | None = None) -> Diagnosis:

@@ -13,14 +13,12 @@ infinity is an exact fact.
 """
 
 from collections.abc import Callable, Collection
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.analysis.diagnose.courses import Course
 from rlhf_exp.analysis.diagnose.signals import Signals
-
-Severity = Literal["error", "warning", "info"]
-SEVERITIES = get_args(Severity)
+from rlhf_exp.runs.records import Severity
 
 TRAINED = {name for name, row in ALGORITHMS.items() if row.trains}
 ONLINE = {name for name in TRAINED if ALGORITHMS[name].online}

@@ -9,7 +9,7 @@ write_live(run_dir)                         # a run that is still training
 from collections.abc import Callable
 from pathlib import Path
 
-from rlhf_exp.analysis.report.compare import describe_runs, tabulate_study
+from rlhf_exp.analysis.report.compare import Comparison, describe_runs, tabulate_study
 from rlhf_exp.analysis.report.groups import UnknownSetting
 from rlhf_exp.analysis.report.page import to_html, to_text, write_page
 from rlhf_exp.analysis.report.single import describe_run, load_runs
@@ -37,11 +37,12 @@ def write_report(
     """
     runs = load_runs(run_dirs)
     with refusing_damage(", ".join(map(str, run_dirs))):
-        blocks = describe_runs(runs, against) if len(runs) > 1 else describe_run(runs[0], out)
+        found = Comparison(runs, against) if len(runs) > 1 else None
+        blocks = describe_runs(found) if found else describe_run(runs[0], out)
         out.mkdir(parents=True, exist_ok=True)
         page = write_page(blocks, out)
-        if show and len(runs) > 1:
-            show(to_text(tabulate_study(runs, named=against)))
+        if show and found:
+            show(to_text(tabulate_study(found)))
         if len(runs) == 1 and out.resolve() == runs[0].path.resolve():
             from rlhf_exp.analysis.report.card import write_cards  # here, since huggingface_hub takes a while to import
 

@@ -16,14 +16,13 @@ from typing import NamedTuple
 
 from rlhf_exp.analysis.frame import stack_settings, tabulate
 from rlhf_exp.analysis.report import columns
-from rlhf_exp.analysis.report.columns import RANKING, REWARD, TESTED, TRAINED, Column, fill, mean_over_seeds
-from rlhf_exp.analysis.report.groups import MANY, Groups, find_varied, name_rewards
+from rlhf_exp.analysis.report.columns import REWARD, TESTED, TRAINED, Column, fill, mean_over_seeds
+from rlhf_exp.analysis.report.groups import MANY, Groups, find_varied, join_groups, name_rewards
 from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Callout, Heading, Text, footnote
 from rlhf_exp.analysis.stats import DIFFERENCES, LEVEL, LEVELS, SHARES, START, Contrast, compare_settings
 from rlhf_exp.analysis.stats.collapse import find_collapsed
 from rlhf_exp.analysis.stats.intervals import standard_error
 from rlhf_exp.runs.figures import percent, write_name
-from rlhf_exp.runs.load import Run
 
 FAR_BELOW = 10
 """A difference this many times below what was detectable is too small to matter, if neither more seeds nor more rows
@@ -68,7 +67,7 @@ def compare_figures(groups: Groups, named: str | None = None) -> dict[str, Tests
     which settings are sorted, have a family-wise error of 5%, and so have those of all others together (Bonferroni)."""
     if max(map(len, groups.values()), default=0) < 2:
         return {}
-    runs = _flatten(groups)
+    runs = join_groups(groups)
     rewards = name_rewards(runs)
     possible = TESTED | {column.name: column for column in columns.list_rewards(runs)}
     known = {name: column for name, column in possible.items()
@@ -115,7 +114,7 @@ def describe_answer(groups: Groups, measured: Groups, tests: dict[str, Tests], a
     """A remark for each question: on the runs that were `measured`, and on the health of all. Of several tasks no
     setting is the best."""
     blocks = [*_tell_limits(groups, measured)]
-    is_one_task = len({run.info.task for run in _flatten(measured)}) == 1
+    is_one_task = len({run.info.task for run in join_groups(measured)}) == 1
     blocks += _tell_best(measured, tests) if is_one_task else []
     blocks += _tell_starts(tests)
     blocks += [*_tell_others(tests, about), *_tell_costs(measured)] if is_one_task else []
@@ -156,7 +155,7 @@ def write_size(column: Column, size: float) -> str:
 
 def _tell_limits(groups: Groups, measured: Groups) -> Iterator[Block]:
     """What differs between these runs besides what a comparison is about, and which of them have no evaluation."""
-    runs, parts = _flatten(measured), []
+    runs, parts = join_groups(measured), []
     for key, why in TEXTS["limits"].items():
         values = dict.fromkeys(write_name(getattr(run.info, key)) for run in runs)
         parts += [f"{key} differs ({', '.join(values)}): {why}"] if len(values) > 1 else []
@@ -166,7 +165,7 @@ def _tell_limits(groups: Groups, measured: Groups) -> Iterator[Block]:
     if len(rows) > 1:
         shared = len(frozenset.intersection(*rows))
         parts.append(f"held-out rows differ: {shared:,} are shared by all, and differences are of shared rows alone")
-    if missing := [run.path.name for run in _flatten(groups) if not run.evaluation.trained]:
+    if missing := [run.path.name for run in join_groups(groups) if not run.evaluation.trained]:
         rest = f" and {len(missing) - MANY} more" if len(missing) > MANY else ""
         parts.append(f"not evaluated: {', '.join(missing[:MANY])}{rest}")
     if parts:
@@ -175,11 +174,10 @@ def _tell_limits(groups: Groups, measured: Groups) -> Iterator[Block]:
 
 def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     """The highest setting, against the others, or those against the named one."""
-    known = {name: column for name, column in TESTED.items()
-             if column in RANKING and any(map(column.read, _flatten(groups)))}  # fmt: skip
-    if not known:
+    column = columns.find_ranked(join_groups(groups))
+    if column is None:
         return
-    name, column = next(iter(known.items()))
+    name = next(name for name, tested in TESTED.items() if tested is column)
     main = tests.get(name)
     pairs = main.pairs if main and not main.named else []
     best = pairs[0].first if pairs else next(iter(groups))
@@ -251,7 +249,7 @@ def _tell_health(groups: Groups, measured: Groups) -> Callout:
         where = "; ".join(f"{label} {count} of {len(groups[label])}" for label, count in of.items())
         parts.append(f"{name} in {of.total()} ({where if len(groups) <= MANY else f'of {len(of)} settings'})")
     collapsed = describe_collapsed(measured)
-    text = f"Of {len(_flatten(groups))} runs: {', '.join(parts) or 'no check found anything'}.{collapsed}"
+    text = f"Of {len(join_groups(groups))} runs: {', '.join(parts) or 'no check found anything'}.{collapsed}"
     return Callout("warning" if parts or collapsed else "ok", "Health.", text)
 
 
@@ -305,10 +303,6 @@ def _write_needed(contrast: Contrast) -> str:
     listed = " or ".join(f"{n:,} {what}" for n, what in needed if n is not None)
     tiny = FAR_BELOW * abs(contrast.estimate.value) < contrast.detectable
     return listed or ("too small to matter here" if tiny else "more of both")
-
-
-def _flatten(groups: Groups) -> list[Run]:
-    return [run for group in groups.values() for run in group]
 
 
 def _close(parts: Sequence[str]) -> str:

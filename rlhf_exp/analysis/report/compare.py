@@ -1,7 +1,8 @@
 """The report over several runs: one row per run, one row per setting over its seeds, and their curves.
 
-describe_runs([load_run(path) for path in paths])  ->  blocks
-tabulate_study(runs)  ->  the table over seeds that the terminal shows
+found = Comparison([load_run(path) for path in paths])
+describe_runs(found)   ->  blocks
+tabulate_study(found)  ->  the table over seeds that the terminal shows
 
 A setting is the config without the seed (groups.py).
 """
@@ -9,6 +10,8 @@ A setting is the config without the seed (groups.py).
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 
@@ -23,6 +26,7 @@ from rlhf_exp.analysis.report.groups import (
     find_shared,
     find_varied,
     gather,
+    join_groups,
     keep_measured,
     sort_runs,
 )
@@ -36,23 +40,61 @@ from rlhf_exp.runs.figures import duration, write_name
 from rlhf_exp.runs.load import Run
 
 
-def describe_runs(runs: list[Run], named: str | None = None, labels: dict[Path, str] | None = None) -> list[Block]:
-    """Blocks for runs, the settings sorted by result, and compared with the one that is `named`, or with the best.
+@dataclass
+class Comparison:
+    """Several runs by setting, compared with the setting that is `named`, or with the best. What is computed is
+    computed once, for the page, the terminal and a study.
 
-    Args:
+    Attributes:
         labels: the setting of each run, by its folder; by default what the runs' configs say.
+    """
+
+    runs: list[Run]
+    named: str | None = None
+    labels: dict[Path, str] | None = None
+
+    def __post_init__(self) -> None:
+        self.runs = sort_runs(self.runs)
+        self.groups = _rank(gather(self.runs, self.labels))
+        self.measured = keep_measured(self.groups)
+
+    @cached_property
+    def tests(self) -> dict[str, answer.Tests]:
+        """The contrasts of each figure.
+
+        Raises:
+            UnknownSetting: no setting is called as the named one.
+        """
+        named = find_setting(self.measured, self.named) if self.named else None
+        return answer.compare_figures(self.measured, named)
+
+    @cached_property
+    def about(self) -> list[str]:
+        """The figures that the settings' differences are about."""
+        return answer.find_about(self.measured, self.tests)
+
+    @cached_property
+    def remarks(self) -> list[Block]:
+        """A remark for each question."""
+        return answer.describe_answer(self.groups, self.measured, self.tests, self.about)
+
+    @cached_property
+    def noise(self) -> list[Block]:
+        """How far runs of one setting differ."""
+        return describe_noise(self.runs)
+
+
+def describe_runs(found: Comparison) -> list[Block]:
+    """Blocks for runs, the settings sorted by result.
 
     Raises:
-        UnknownSetting: no setting is called so.
+        UnknownSetting: no setting is called as the named one.
     """
-    runs = sort_runs(runs)
-    groups, names = _rank(gather(runs, labels)), _names(runs)
+    runs, groups, names = found.runs, found.groups, _names(found.runs)
+    measured, tests, about = found.measured, found.tests, found.about
     shared = ", ".join(f"{name}={value}" for name, value in find_shared(runs).items() if value)
     blocks: list[Block] = [Heading(f"{len(runs)} runs compared", 1), Text(f"Shared by all: {shared or 'nothing'}.")]
-    measured = keep_measured(groups)
-    tests = answer.compare_figures(measured, find_setting(measured, named) if named else None)
-    about = answer.find_about(measured, tests)
-    blocks += [Heading("Answer"), *answer.describe_answer(groups, measured, tests, about)]
+    blocks += [Heading("Answer"), *found.remarks]
     all_runs = _runs_table(groups, names)
     blocks += _describe_results(measured, tests, about, all_runs) if measured else []
     for run in runs:
@@ -61,22 +103,16 @@ def describe_runs(runs: list[Run], named: str | None = None, labels: dict[Path, 
         blocks += [HEADING, show_curves(groups, plots)]
     blocks += describe_learning(measured) + compare_samples(measured)
     blocks += _describe_tests(measured, tests, about) if measured else []
-    blocks += [*describe_noise(runs), Heading("Every run", folded=True), all_runs] if tests else describe_noise(runs)
+    blocks += [*found.noise, Heading("Every run", folded=True), all_runs] if tests else found.noise
     return [*blocks, Text("In brackets: 95% intervals over the held-out rows.")]
 
 
-def tabulate_study(runs: list[Run], labels: dict[Path, str] | None = None, named: str | None = None) -> list[Block]:
-    """A row per setting, with its seeds and the main figures over them, and the answer; `labels` and `named` as in
-    `describe_runs`."""
-    runs = sort_runs(runs)
-    groups = _rank(gather(runs, labels))
-    measured, alone = keep_measured(groups), describe_noise(runs)
-    if not measured:
-        return alone or [Text("No run was measured.")]
-    tests = answer.compare_figures(measured, find_setting(measured, named) if named else None)
-    about = answer.find_about(measured, tests)
-    table = _table(measured, _choose(columns.SHORT, about, measured))
-    return [table, footnote(NOTES["study"]), *answer.describe_answer(groups, measured, tests, about), *alone]
+def tabulate_study(found: Comparison) -> list[Block]:
+    """A row per setting, with its seeds and the main figures over them, and the answer."""
+    if not found.measured:
+        return found.noise or [Text("No run was measured.")]
+    table = _table(found.measured, _choose(columns.SHORT, found.about, found.measured))
+    return [table, footnote(NOTES["study"]), *found.remarks, *found.noise]
 
 
 def _describe_results(
@@ -97,8 +133,7 @@ def _describe_results(
 
 def _plot_results(measured: Groups, tests: dict[str, answer.Tests]) -> tuple[Plot, Plot]:
     """The gain of each setting, and the first figure that is ranked against the KL; without lines if there is none."""
-    runs = _flatten(measured)
-    column = next((column for column in columns.RANKING if any(map(column.read, runs))), columns.TRAINED)
+    column = columns.find_ranked(join_groups(measured)) or columns.TRAINED
     gain = columns.GAINS[column.name]
     tested = {one.first: one.interval for found in tests.values() if found.column is column for one in found.starts}
     of_one = {label: gain.read(group[0]) for label, group in measured.items() if len(group) == 1}
@@ -110,7 +145,7 @@ def _plot_results(measured: Groups, tests: dict[str, answer.Tests]) -> tuple[Plo
 
 def _describe_tests(measured: Groups, tests: dict[str, answer.Tests], about: list[str]) -> list[Block]:
     """Sampling baselines, tests and costs."""
-    runs = _flatten(measured)
+    runs = join_groups(measured)
     own = tests.keys() - columns.TESTED.keys()
     blocks = compare_baselines(measured) + answer.tabulate_tests(tests, [*list(tests)[:1], "reward", *about, *own])
     for heading, figures in columns.PARTS.items():
@@ -125,12 +160,8 @@ def _choose(usual: Sequence[Column], about: list[str], measured: Groups) -> list
     further += [columns.USED] if "max_tokens" in find_varied(measured) else []
     accuracies = columns.DIFFERENCE, columns.TRAINED, columns.BASELINE
     place = 1 + max(usual.index(column) for column in accuracies if column in usual)
-    runs = _flatten(measured)
+    runs = join_groups(measured)
     return list_columns(runs, [*usual[:place], *further, *usual[place:], *columns.list_rewards(runs)])
-
-
-def _flatten(groups: Groups) -> list[Run]:
-    return [run for group in groups.values() for run in group]
 
 
 def _rank(groups: Groups) -> Groups:
@@ -163,7 +194,7 @@ def _names(runs: list[Run]) -> dict[Path, str]:
 
 def _runs_table(groups: Groups, names: dict[Path, str]) -> Table:
     labels = {run.path: label for label, group in groups.items() for run in group}
-    runs = _flatten(groups)
+    runs = join_groups(groups)
     own = [Column(key, lambda run, key=key: write_name(getattr(run.info, key)) or None) for key in ("name", "tags")]
     shown = [
         Column("run", lambda run: names[run.path]),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlhf_exp.analysis.report.groups import name_method
+from rlhf_exp.analysis.report.groups import join_groups, name_method
 from rlhf_exp.analysis.report.learning import HELD_OUT, measure_points
 from rlhf_exp.analysis.report.page import TEXTS, Figures, Heading, Widget
 from rlhf_exp.analysis.report.plots import Line, Panel, Plot, choose_style
@@ -59,7 +59,7 @@ def plot_run(run: Run) -> list[Plot]:
 
 def show_curves(groups: dict[str, list[Run]], plots: list[Plot]) -> Widget:
     """The curves of one run, or of several by setting, with `plots` for where no script runs."""
-    runs = [run for group in groups.values() for run in group]
+    runs = join_groups(groups)
     curves = _list_curves_of(runs[0]) if len(runs) == 1 else list_curves(runs, CURVES + HELD_OUT_CURVES)
     axes = {key: label for key, label in AXES.items() if any(key in run.logged for run in runs)}
     if _counts_tokens(runs):
@@ -79,7 +79,7 @@ def plot_runs(groups: dict[str, list[Run]]) -> list[Plot]:
     """Every curve of every run, a colour for each group, and the mean of its runs as a thick line; of more runs than
     EACH_RUN the means alone. For several methods, whose steps differ in size, the axis has the tokens trained on."""
     plots = []
-    runs = [run for group in groups.values() for run in group]
+    runs = join_groups(groups)
     axis = "trained_tokens" if _counts_tokens(runs) else "step"
     for curve in list_curves(runs, CURVES):
         unit, keys = next(iter(curve.units.items()))

@@ -110,6 +110,11 @@ def _name_by_folder(labels: list[str], groups: list[list[Run]]) -> list[str]:
     return [label if found.count(label) == 1 else f"{label} {place}" for place, label in enumerate(found, 1)]
 
 
+def join_groups(groups: Groups) -> list[Run]:
+    """The runs of all groups."""
+    return [run for group in groups.values() for run in group]
+
+
 def keep_measured(groups: Groups) -> Groups:
     """The runs whose trained model was measured; for each seed the latest one."""
     kept: Groups = {}

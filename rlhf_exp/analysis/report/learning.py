@@ -9,7 +9,7 @@ from statistics import fmean
 import pandas as pd
 
 from rlhf_exp.analysis.frame import join
-from rlhf_exp.analysis.report.groups import Groups
+from rlhf_exp.analysis.report.groups import Groups, join_groups
 from rlhf_exp.analysis.report.page import Block, Figures, Heading
 from rlhf_exp.analysis.report.plots import Line, Panel, Plot, choose_style, read_bounds
 from rlhf_exp.analysis.stats import (
@@ -38,7 +38,7 @@ FIGURES = ("accuracy", "reward")
 
 def describe_learning(groups: Groups) -> list[Block]:
     """Plots against each cost and the KL; nothing if no run was measured in training."""
-    runs = [run for group in groups.values() for run in group]
+    runs = join_groups(groups)
     figure = next((name for name in FIGURES if any(run.series(f"{HELD_OUT}{name}")[0] for run in runs)), None)
     if figure is None:
         return []

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from rlhf_exp.analysis.report.columns import Column, at, fill
-from rlhf_exp.analysis.report.groups import Groups
+from rlhf_exp.analysis.report.groups import Groups, join_groups
 from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Heading, Pair, Table, Text, Widget, footnote
 from rlhf_exp.analysis.stats import wilson
 from rlhf_exp.runs import records
@@ -71,7 +71,7 @@ def list_samples(run: Run) -> list[Card]:
 
 def compare_samples(groups: Groups) -> list[Block]:
     """The first completions of the same held-out rows: of each start model, and of a run of each setting."""
-    if not all(run.shows_texts for group in groups.values() for run in group):
+    if not all(run.shows_texts for run in join_groups(groups)):
         return [Heading("Samples"), Text(NOTES["no texts"])]
     found = {label: {(b.id, b.prompt): (b, a) for b, a in of[0].paired_samples()} for label, of in groups.items()}
     shared = [row for row in next(iter(found.values()), {}) if all(row in rows for rows in found.values())]

@@ -22,14 +22,13 @@ from rlhf_exp.errors import paint, printable
 from rlhf_exp.findings import tell_remedies
 from rlhf_exp.runs.figures import align, duration, number, percent, points, write_name
 from rlhf_exp.runs.load import Run, load_run, refusing_damage
-from rlhf_exp.runs.records import Finding, Paired, Section
+from rlhf_exp.runs.records import SEVERITIES, Finding, Paired, Section
 
 WRITERS = {"%": percent, "counts": lambda counts: " / ".join(map(str, counts.values()))}
 """How figures are written that are no plain numbers."""
 
 
 COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
-SEVERITIES = ("error", "warning", "info")
 VERDICTS = ("ok", "info", "error")
 MOST_CHANGES = 3
 CHANGED = ("rose", "did not measurably change", "fell")

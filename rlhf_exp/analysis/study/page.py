@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlhf_exp.analysis.frame import stack
-from rlhf_exp.analysis.report.compare import describe_runs, tabulate_study
+from rlhf_exp.analysis.report.compare import Comparison, describe_runs, tabulate_study
 from rlhf_exp.analysis.report.curves import HEADING
 from rlhf_exp.analysis.report.groups import Groups, gather
 from rlhf_exp.analysis.report.page import (
@@ -54,9 +54,9 @@ def write_study(study: Study) -> tuple[Path, str]:
         rows = [[arm, f"{len(done.get(arm, ()))} of {n}", *_sum_cost(done.get(arm))] for arm, n in planned.items()]
         stages = {job.folder: stage for stage in study.stages.values() for job in stage.jobs}
         compared, *others = _divide(stages, [run for run in runs if run.trains], labels) or [runs]
-        several, against = len(compared) > 1, stages[compared[0].path].against
-        _, *described = describe_runs(compared, against, labels) if several else describe_run(compared[0])
-        answer = to_text(tabulate_study(compared, labels, against)) if several else ""
+        found = Comparison(compared, stages[compared[0].path].against, labels) if len(compared) > 1 else None
+        _, *described = describe_runs(found) if found else describe_run(compared[0])
+        answer = to_text(tabulate_study(found)) if found else ""
         study.out.mkdir(parents=True, exist_ok=True)
         claims = _write_claims(study, study.claims, done) if study.claims else []
         blocks: list[Block] = [Heading(study.title, 1), Text(study.asks), *claims, *described]
@@ -70,7 +70,7 @@ def write_study(study: Study) -> tuple[Path, str]:
         for family in others:
             arms = ", ".join(dict.fromkeys(labels[run.path] for run in family))
             blocks.append(Heading(f"Apart from these: {arms}"))
-            blocks += tabulate_study(family, labels, stages[family[0].path].against)
+            blocks += tabulate_study(Comparison(family, stages[family[0].path].against, labels))
             if family[0].trains_scorer:
                 best = max(family, key=lambda run: len(done.get(labels[run.path], ())))
                 blocks += [Text(f"Of {labels[best.path]}, {best.path.name}:"), *describe_preferences(best)]

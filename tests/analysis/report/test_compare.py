@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from rlhf_exp.analysis.report import write_report
-from rlhf_exp.analysis.report.compare import describe_runs
+from rlhf_exp.analysis.report.compare import Comparison, describe_runs
 from rlhf_exp.analysis.report.curves import EACH_RUN, plot_runs, show_curves
 from rlhf_exp.analysis.report.groups import group_runs, keep_measured
 from rlhf_exp.analysis.report.page import Table, Widget
@@ -38,7 +38,7 @@ def test_settings_are_sorted_by_result_and_the_changed_figure_is_in_the_first_ta
 def test_a_study_labels_the_settings_itself(sweep):
     runs = [load_run(path) for path in sweep]
     labels = {run.path: "low" if run.info["loss_type"] == "grpo" else "high" for run in runs}
-    [table, *_] = [block for block in describe_runs(runs, labels=labels) if isinstance(block, Table)]
+    [table, *_] = [block for block in describe_runs(Comparison(runs, labels=labels)) if isinstance(block, Table)]
     assert sorted(row[:2] for row in table.rows) == [["high", "3"], ["low", "3"]]
 
 
