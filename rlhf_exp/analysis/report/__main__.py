@@ -35,6 +35,8 @@ def _work(arguments: list[str]) -> None:
         out = args.out or (dirs[0] if len(dirs) == 1 else None)
         if out is None:
             raise ConfigError([f"{len(run_dirs)} runs to compare: say where the report goes, with --out FOLDER"])
+        if args.against and len(run_dirs) == 1:
+            raise ConfigError([f"--against {args.against}: compares several runs, and {dirs[0]} is one run"])
         tell(f"a report on {len(run_dirs)} run{'' if len(run_dirs) == 1 else 's'}: {out}")
         page = write_report(run_dirs, out, args.against, show=tell)
         if len(run_dirs) == 1:

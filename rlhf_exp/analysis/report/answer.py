@@ -2,7 +2,7 @@
 how much, at which cost, which runs are sick, and what these runs cannot tell.
 
 tests = compare_figures({"ppo": [run, run], "grpo": [run, run]})   ->  {"held-out accuracy": Tests(TRAINED, ...), ...}
-describe_answer(groups, measured, tests, about)      ->  [Callout("ok", "Best.", "grpo: held-out accuracy ..."), ...]
+describe_answer(groups, measured, tests, about)      ->  Answer([Callout("ok", "Best.", "grpo: ..."), ...], [...])
 tabulate_tests(tests, ["held-out accuracy"])         ->  [Heading(...), Table(...), ...]
 
 A difference has one interval, at the level that all comparisons of its figure share, and one verdict: whether that
@@ -33,6 +33,19 @@ CLOSE = 1.05
 """Costs that differ by a smaller factor are about the same."""
 WORDS = {1: "higher", 0: "no clear difference", -1: "lower"}
 SIDES = {1: "above", 0: "not clearly different from", -1: "below"}
+
+
+class Answer(NamedTuple):
+    """Remarks.
+
+    Attributes:
+        main: which setting is the best, what the settings gained, and what is sick or else cannot be told; before them
+            what cannot be compared.
+        more: the answers to further questions.
+    """
+
+    main: list[Block]
+    more: list[Block]
 
 
 class Tests(NamedTuple):
@@ -110,15 +123,17 @@ def find_about(groups: Groups, tests: dict[str, Tests]) -> list[str]:
     return [name for name in TESTED if name in about]
 
 
-def describe_answer(groups: Groups, measured: Groups, tests: dict[str, Tests], about: Collection[str]) -> list[Block]:
+def describe_answer(groups: Groups, measured: Groups, tests: dict[str, Tests], about: Collection[str]) -> Answer:
     """A remark for each question: on the runs that were `measured`, and on the health of all. Of several tasks no
     setting is the best."""
-    blocks = [*_tell_limits(groups, measured)]
+    health, unclear = _tell_health(groups, measured), [*_tell_unclear(tests)]
     is_one_task = len({run.info.task for run in join_groups(measured)}) == 1
-    blocks += _tell_best(measured, tests) if is_one_task else []
-    blocks += _tell_starts(tests)
-    blocks += [*_tell_others(tests, about), *_tell_costs(measured)] if is_one_task else []
-    return [*blocks, _tell_health(groups, measured), *_tell_unclear(tests)]
+    best = [*_tell_best(measured, tests)] if is_one_task else []
+    pairs, starts = [*_tell_pairs(tests)] if is_one_task else [], [*_tell_starts(tests)]
+    others = [*_tell_others(tests, about), *_tell_costs(measured)] if is_one_task else []
+    gains, further = (pairs, starts) if any(found.named for found in tests.values()) else (starts, pairs)
+    last, other = ([health], unclear) if health.kind != "ok" or not unclear else (unclear, [health])
+    return Answer([*_tell_limits(groups, measured), *best, *gains, *last], [*further, *others, *other])
 
 
 def tabulate_tests(tests: dict[str, Tests], shown: Collection[str]) -> list[Block]:
@@ -196,9 +211,16 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
         yield Callout("ok" if is_best else "info", "Best." if is_best else "Highest, not clearly best.", _close(parts))
     else:
         yield Callout("info", "Highest.", _close(parts))
-    if main.named and main.pairs:
+
+
+def _tell_pairs(tests: dict[str, Tests]) -> Iterator[Block]:
+    """The first figure of all settings against that of the named one, or the clear differences between the others."""
+    main = next(iter(tests.values()), None)
+    if main is None or not main.pairs:
+        return
+    if main.named:
         yield Callout("info", f"Against {main.named}.", _begin([_tell(main, main.pairs)]))
-    elif clear := [pair for pair in pairs if pair.verdict and pair not in of_best]:
+    elif clear := [pair for pair in main.pairs if pair.verdict and pair.first != main.pairs[0].first]:
         yield Callout("info", "The others.", _close([f"{pair.first} is {_tell(main, [pair])}" for pair in clear]))
 
 

@@ -33,7 +33,7 @@ from rlhf_exp.analysis.report.groups import (
 from rlhf_exp.analysis.report.learning import describe_learning
 from rlhf_exp.analysis.report.noise import describe_noise
 from rlhf_exp.analysis.report.page import NOTES, Block, Figures, Heading, Table, Text, footnote
-from rlhf_exp.analysis.report.plots import Plot, plot_frontier, plot_gains
+from rlhf_exp.analysis.report.plots import Plot, plot_frontier, plot_gains, plot_readings
 from rlhf_exp.analysis.report.samples import compare_samples
 from rlhf_exp.analysis.report.summary import describe_status
 from rlhf_exp.runs.figures import duration, write_name
@@ -46,7 +46,8 @@ class Comparison:
     computed once, for the page, the terminal and a study.
 
     Attributes:
-        labels: the setting of each run, by its folder; by default what the runs' configs say.
+        labels: the setting of each run, by its folder; by default what the runs' configs say. Runs with labels are a
+            study's, whose answer is three sentences, and what else was seen stands below the results.
     """
 
     runs: list[Run]
@@ -74,7 +75,7 @@ class Comparison:
         return answer.find_about(self.measured, self.tests)
 
     @cached_property
-    def remarks(self) -> list[Block]:
+    def remarks(self) -> answer.Answer:
         """A remark for each question."""
         return answer.describe_answer(self.groups, self.measured, self.tests, self.about)
 
@@ -94,9 +95,11 @@ def describe_runs(found: Comparison) -> list[Block]:
     measured, tests, about = found.measured, found.tests, found.about
     shared = ", ".join(f"{name}={value}" for name, value in find_shared(runs).items() if value)
     blocks: list[Block] = [Heading(f"{len(runs)} runs compared", 1), Text(f"Shared by all: {shared or 'nothing'}.")]
-    blocks += [Heading("Answer"), *found.remarks]
+    main, more = found.remarks
+    blocks += [Heading("Answer"), *main, *([] if found.labels else more)]
     all_runs = _runs_table(groups, names)
     blocks += _describe_results(measured, tests, about, all_runs) if measured else []
+    blocks += [Heading("What else was seen"), *more] if found.labels and more else []
     for run in runs:
         blocks += describe_status(run, f"{names[run.path]}.")
     if plots := plot_runs(groups):
@@ -108,18 +111,21 @@ def describe_runs(found: Comparison) -> list[Block]:
 
 
 def tabulate_study(found: Comparison) -> list[Block]:
-    """A row per setting, with its seeds and the main figures over them, and the answer."""
+    """A row per setting, with its seeds and the main figures, and the answer; of a study in three sentences."""
     if not found.measured:
         return found.noise or [Text("No run was measured.")]
     table = _table(found.measured, _choose(columns.SHORT, found.about, found.measured))
-    return [table, footnote(NOTES["study"]), *found.remarks, *found.noise]
+    main, more = found.remarks
+    return [table, footnote(NOTES["study"]), *main, *([] if found.labels else more), *found.noise]
 
 
 def _describe_results(
     measured: Groups, tests: dict[str, answer.Tests], about: list[str], all_runs: Table
 ) -> list[Block]:
     """Figures over seeds, or of single runs, and over two swept keys."""
-    figures, more = ([Figures([plot])] if plot.panels[0].lines else [] for plot in _plot_results(measured, tests))
+    gains, *others = _plot_results(measured, tests)
+    figures, more = ([Figures(drawn)] if (drawn := [plot for plot in plots if plot.panels[0].lines]) else []
+                     for plots in ([gains], others))  # fmt: skip
     main = next(iter(tests.values()), None)
     if main is None:
         return [*figures, Heading("Runs"), all_runs, *more, *describe_grid(measured, main), *list_differences(measured)]
@@ -131,16 +137,21 @@ def _describe_results(
     return [*figures, *blocks, *more, *describe_grid(measured, main), *list_differences(measured)]
 
 
-def _plot_results(measured: Groups, tests: dict[str, answer.Tests]) -> tuple[Plot, Plot]:
-    """The gain of each setting, and the first figure that is ranked against the KL; without lines if there is none."""
+def _plot_results(measured: Groups, tests: dict[str, answer.Tests]) -> list[Plot]:
+    """The gain of each setting, the first figure that is ranked against the KL, and the accuracy by strict and lenient
+    reading; without lines if there is none."""
     column = columns.find_ranked(join_groups(measured)) or columns.TRAINED
     gain = columns.GAINS[column.name]
     tested = {one.first: one.interval for found in tests.values() if found.column is column for one in found.starts}
     of_one = {label: gain.read(group[0]) for label, group in measured.items() if len(group) == 1}
     gains = {label: (tested | of_one).get(label) or mean_over_seeds(group, gain) for label, group in measured.items()}
-    means = {label: (mean_over_seeds(group, columns.KL), mean_over_seeds(group, column))
-             for label, group in measured.items()}  # fmt: skip
-    return plot_gains([(label, mean) for label, mean in gains.items() if mean], column), plot_frontier(means, column)
+    kls, levels, lenient = ({label: mean_over_seeds(group, one) for label, group in measured.items()}
+                            for one in (columns.KL, column, columns.LENIENT))  # fmt: skip
+    return [
+        plot_gains([(label, mean) for label, mean in gains.items() if mean], column),
+        plot_frontier(kls, levels, column),
+        plot_readings(levels, lenient),
+    ]
 
 
 def _describe_tests(measured: Groups, tests: dict[str, answer.Tests], about: list[str]) -> list[Block]:

@@ -39,6 +39,8 @@ HEADING = Heading("Training curves")
 KEYS = ("curves", "held_out_curves", "run_curves")
 CURVES, HELD_OUT_CURVES, RUN_CURVES = ([Curve(**curve) for curve in TEXTS[key]] for key in KEYS)
 FAMILIES = ("Held-out rows", "Rewards and outcomes", "Distance from the start model", "Length", "Optimizer")
+OTHER_KLS = ("sampled_kl", "validation_kl")
+"""Curves that a run with the exact KL of its probe does not need."""
 COMPONENT = re.compile("rewards/(.+)/mean")
 
 AXES = {"step": "step", "trained_tokens": "tokens trained on", "time_s": "seconds"}
@@ -106,7 +108,7 @@ def _list_curves_of(run: Run) -> list[Curve]:
     components = {key: found[1] for key in run.logged if (found := COMPONENT.fullmatch(key))}
     parts = Curve("components", "Rewards in training, each before its weight", {"reward": components}, "", FAMILIES[1])
     curves = [*list_curves([run], CURVES + HELD_OUT_CURVES + RUN_CURVES), *[parts] * (len(components) > 1)]
-    shown = [curve for curve in curves if curve.name != "sampled_kl" or "probe/kl" not in run.logged]
+    shown = [curve for curve in curves if curve.name not in OTHER_KLS or "probe/kl" not in run.logged]
     return sorted(shown, key=lambda curve: FAMILIES.index(curve.family))
 
 

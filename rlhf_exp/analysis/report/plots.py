@@ -115,10 +115,10 @@ def plot_gains(gains: Sequence[tuple[str, Interval]], figure: "Column") -> Plot:
     return Plot("gains", caption, [panel], 1.0 + 0.36 * len(gains))
 
 
-def plot_frontier(means: dict[str, tuple[Interval | None, Interval | None]], figure: "Column") -> Plot:
+def plot_frontier(kls: dict[str, Interval | None], levels: dict[str, Interval | None], figure: "Column") -> Plot:
     """Of each setting the figure against the KL, with 95% intervals; empty for fewer than two settings."""
     scale, unit = (100, "accuracy, %") if figure.kind is SHARES else (1, figure.name)
-    known = {label: (kl, level) for label, (kl, level) in means.items() if kl and level}
+    known = {label: (kl, level) for label, level in levels.items() if level and (kl := kls[label])}
     lines = []
     for place, (label, (kl, level)) in enumerate(known.items() if len(known) > 1 else ()):
         style = choose_style(place) | {"marker": "o", "markersize": 7, "linestyle": "none"}
@@ -126,6 +126,20 @@ def plot_frontier(means: dict[str, tuple[Interval | None, Interval | None]], fig
         lines.append(Line([kl["value"]], [scale * level["value"]], label, *bounds, style=style))
     panel = Panel("KL to the start model, nats per completion", f"held-out {unit}", lines)
     return Plot("frontier", f"Held-out {unit} against the KL, with 95% intervals", [panel], 3.0)
+
+
+def plot_readings(strict: dict[str, Interval | None], lenient: dict[str, Interval | None]) -> Plot:
+    """The accuracy of each setting by the strict form of an answer, and by a lenient reading, in a row of its own;
+    without lines where nothing was read leniently."""
+    readings, lines = {"strict": strict, "lenient": lenient}, []
+    for place, (reading, means) in enumerate(readings.items() if any(lenient.values()) else ()):
+        found = {row + 0.2 * place - 0.1: mean for row, mean in enumerate(means.values()) if mean}
+        values, bounds = [100 * mean["value"] for mean in found.values()], read_bounds([*found.values()], 100)
+        style = {"color": PALETTE[place], "marker": "o", "markersize": 7, "linestyle": "none"}
+        lines.append(Line(values, list(found), reading, bounds, style=style))
+    panel = Panel("held-out accuracy, %", "", lines, [cut(label) for label in strict])
+    caption = "Held-out accuracy, by the strict form of an answer and by a lenient reading, with 95% intervals"
+    return Plot("readings", caption, [panel], 1.3 + 0.36 * len(strict))
 
 
 def _draw_panel(axes: Any, panel: Panel) -> None:

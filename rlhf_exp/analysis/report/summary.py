@@ -105,7 +105,8 @@ def verdict(run: Run) -> Callout:
         place = _judge(section.accuracy, 0.5)
         sentence = f"The implicit reward puts the chosen answer first {OFTEN[place]} chance: in"
         return Callout(VERDICTS[place], f"{sentence} {percent(section.accuracy)} of {section.n} held-out pairs.")
-    return Callout("info", "Held-out accuracy after training was not measured.")
+    when = "is measured when training has ended" if run.status == "running" else "was not measured"
+    return Callout("info", f"Held-out accuracy after training {when}.")
 
 
 def list_changes(run: Run) -> list[Callout]:

@@ -29,7 +29,8 @@ FIRST = ("hydra/launcher=joblib", "skip_finished=true")
 SEEDS = [0, 1, 2]
 STUDY = {"title": str, "claims": str, "pictures": list[str], "seeds": list[Seed], "options": list[str], "stages": dict}
 PICTURES = ["gains", "frontier", "learning"]
-"""What report.md shows if the study does not choose; the other pictures are the curves of report_texts.yaml."""
+"""What report.md shows if the study does not choose. Others are the curves of report_texts.yaml, and `readings`:
+accuracy by strict and lenient reading."""
 STAGE = {"needs": dict[str, str], "seeds": list[Seed], "options": list[str], "apart": bool, "against": str}
 INSTEAD = {"output_dir": "--out FOLDER", "hydra.sweep.dir": "--out FOLDER", "dry_run": "--dry-run", "resume": "nothing"}
 """Keys that a study does not take, and what to use."""
@@ -127,7 +128,7 @@ def _find_mistakes(values: dict[str, Any]) -> Iterator[str]:
     if "pictures" in values and not found:
         from rlhf_exp.analysis.report.page import TEXTS  # imports scipy
 
-        known = [*PICTURES, *(curve["name"] for curve in TEXTS["curves"])]
+        known = [*PICTURES, "readings", *(curve["name"] for curve in TEXTS["curves"])]
         yield from (f"pictures: {one_of(name, known)}" for name in values["pictures"] if name not in known)
     for name, needs in {} if found else _list_needs(stages).items():
         unknown = [other for other in needs if other not in stages]

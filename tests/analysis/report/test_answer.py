@@ -50,8 +50,8 @@ def said(groups, measured=None, named=None):
     """The remarks of the answer by their titles."""
     measured = groups if measured is None else measured
     tests = compare_figures(measured, named)
-    blocks = describe_answer(groups, measured, tests, find_about(measured, tests))
-    return {block.title: block.text for block in blocks}
+    main, more = describe_answer(groups, measured, tests, find_about(measured, tests))
+    return {block.title: block.text for block in [*main, *more]}
 
 
 def test_of_few_settings_all_pairs_are_compared_and_the_best_is_named_first(groups):
@@ -79,6 +79,20 @@ def test_the_answer_tells_the_figures_that_a_change_is_about(groups):
             run.config["algo"]["args"]["beta"] = weight
     assert {"truncation", "tokens", "KL"} <= set(find_about(groups, compare_figures(groups)))
     assert "truncation: no clear difference" in said(groups)["In other figures."]
+
+
+def test_a_study_says_what_is_best_what_was_gained_and_what_is_sick_or_cannot_be_told(groups):
+    tests = compare_figures(groups)
+    assert [block.title for block in describe_answer(groups, groups, tests, []).main] == [
+        "Highest, not clearly best.",
+        "Against the start model.",
+        "Cannot be told.",
+    ]
+    groups["bnpo"][0].info.status = "failed"
+    groups["bnpo"][1].info.max_tokens = 32
+    tests = compare_figures(groups, "bnpo")
+    titles = [block.title for block in describe_answer(groups, groups, tests, []).main]
+    assert titles == ["Not comparable.", "Highest.", "Against bnpo.", "Health."]
 
 
 def test_what_is_not_comparable_is_said_first(groups):

@@ -68,7 +68,7 @@ def test_validation_curves_of_a_comparison_are_drawn_by_the_page_and_not_as_furt
     groups = {"first": [load_run(run_dir)], "second": [load_run(run_dir)]}
     plots = plot_runs(groups)
     units = [chart["unit"] for chart in show_curves(groups, plots).content["charts"] if "alidation" in chart["caption"]]
-    assert units == ["accuracy", "reward", "mean tokens", "cut off", "KL, nats"]
+    assert units == ["accuracy", "reward", "mean tokens", "cut off", "nats"]
     assert "validation" not in {plot.name for plot in plots}
 
 

@@ -32,6 +32,7 @@ def test_a_run_named_twice_counts_once(run_dir, tmp_path):
     ("arguments", "message"),
     [("absent", "absent: no such folder; "), ("run --ot x", "unrecognized arguments: --ot x"),
      ("", "the following arguments are required: DIR"), ("run other", "2 runs to compare: say where the report goes"),
+     ("run --against grpo", "--against grpo: compares several runs, and run is one run"),
      ("run --out run/run.json", "[Errno 17] File exists: ")],
 )  # fmt: skip
 def test_a_mistake_is_answered_in_one_line(run_dir, tmp_path, monkeypatch, capsys, arguments, message, make_run):
