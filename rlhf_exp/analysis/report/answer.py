@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from rlhf_exp.analysis.frame import stack_settings, tabulate
+from rlhf_exp.analysis.frame import read, stack_settings
 from rlhf_exp.analysis.report import columns
 from rlhf_exp.analysis.report.columns import REWARD, TESTED, TRAINED, Column, fill, mean_over_seeds
 from rlhf_exp.analysis.report.groups import MANY, Groups, find_varied, join_groups, name_rewards
@@ -176,11 +176,12 @@ def _tell_limits(groups: Groups, measured: Groups) -> Iterator[Block]:
         parts += [f"{key} differs ({', '.join(values)}): {why}"] if len(values) > 1 else []
     if len(name_rewards(runs)) > 1 and any(map(REWARD.read, runs)):
         parts.append("rewards differ: no reward is compared")
-    rows = {frozenset(table.index) for table in map(tabulate, runs) if len(table)}
+    sampled = [read(run, "trained", "accuracy" if run.trains_scorer else "tokens") for run in runs]
+    rows = {frozenset(figure.index) for figure in sampled if figure is not None}
     if len(rows) > 1:
         shared = len(frozenset.intersection(*rows))
         parts.append(f"held-out rows differ: {shared:,} are shared by all, and differences are of shared rows alone")
-    if missing := [run.path.name for run in join_groups(groups) if not run.evaluation.trained]:
+    if missing := ["/".join(run.path.parts[-2:]) for run in join_groups(groups) if not run.evaluation.trained]:
         rest = f" and {len(missing) - MANY} more" if len(missing) > MANY else ""
         parts.append(f"not evaluated: {', '.join(missing[:MANY])}{rest}")
     if parts:

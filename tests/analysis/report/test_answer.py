@@ -18,7 +18,7 @@ from rlhf_exp.analysis.report.columns import DIFFERENCE, FAILED, PARTIAL, TESTED
 from rlhf_exp.analysis.report.page import Table
 from rlhf_exp.analysis.stats import LEVEL, START
 from rlhf_exp.runs.load import load_run
-from rlhf_exp.runs.records import Evaluation
+from rlhf_exp.runs.records import Evaluation, Pair
 
 
 @pytest.fixture
@@ -103,7 +103,16 @@ def test_what_is_not_comparable_is_said_first(groups):
     assert [*found][0] == "Not comparable."
     limits = found["Not comparable."]
     assert "max_tokens differs (64, 32)" in limits and "no reward is compared" in limits
-    assert limits.endswith("not evaluated: grpo0.")
+    assert limits.endswith("/grpo0.")
+
+
+def test_pairs_that_only_some_runs_rank_are_no_other_rows(groups):
+    text = dict.fromkeys(("prompt", "chosen", "rejected"), "")
+    number = dict.fromkeys(("chosen_reward", "rejected_reward", "margin", "chosen_tokens", "rejected_tokens"), 1)
+    groups["grpo"][0].preferences.append(Pair(which="trained", id="pair-1", **text, **number))
+    assert "Not comparable." not in said(groups)
+    groups["grpo"][1] = replace(groups["grpo"][1], samples=groups["grpo"][1].samples[:-1])
+    assert "held-out rows differ: 127 are shared by all" in said(groups)["Not comparable."]
 
 
 def test_single_seeds_are_not_tested_but_listed(groups, tmp_path):
