@@ -6,6 +6,7 @@ page, answer = write_study(read_study("brevity"))
 
 import csv
 import re
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,16 +58,17 @@ def write_study(study: Study) -> tuple[Path, str]:
         found = Comparison(compared, stages[compared[0].path].against, labels) if len(compared) > 1 else None
         _, *described = describe_runs(found) if found else describe_run(compared[0])
         answer = to_text(tabulate_study(found)) if found else ""
-        study.out.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(study.out / "tables", ignore_errors=True)
         claims = _write_claims(study, study.claims, done) if study.claims else []
-        blocks: list[Block] = [Heading(study.title, 1), Text(study.asks), *claims, *described]
+        blocks: list[Block] = [Heading(study.title, 1), Text(study.asks), *described]
         plots = {plot.name: plot for block in to_plain(blocks) if isinstance(block, Figures) for plot in block.plots}
         shown = Figures([plots[name] for name in study.pictures if name in plots])
         end = next((i for i, block in enumerate(blocks) if isinstance(block, Figures | Widget)), len(blocks))
-        told = [*blocks[:end], shown, *_take_table(blocks[end:]), Text("report.html has all, tables/ every table.")]
+        told = [*blocks[:end], shown, *_take_table(blocks[end:]), *claims,
+                Text("report.html has all, tables/ every table.")]  # fmt: skip
         alone = {arm: group for arm, group in done.items() if not group[0].trains}
         place = next((i for i, block in enumerate(blocks) if block == HEADING), len(blocks))
-        blocks[place:place] = describe_alone(alone) if alone else []
+        blocks[place:place] = [*(describe_alone(alone) if alone else []), *claims]
         for family in others:
             arms = ", ".join(dict.fromkeys(labels[run.path] for run in family))
             blocks.append(Heading(f"Apart from these: {arms}"))
@@ -88,7 +90,8 @@ def _write_claims(study: Study, path: Path, groups: Groups) -> list[Block]:
     _write_tables(blocks, study.out / "tables")
     write_page(blocks, study.out, "claims")
     counts = count_verdicts(verdicts)
-    return [Table(["claims", *counts], [["claims.html", *map(str, counts.values())]], links=["claims.html"])]
+    table = Table(["claims", *counts], [["claims.html", *map(str, counts.values())]], links=["claims.html"])
+    return [Heading("Claims of the hand-made study"), table]
 
 
 def _take_table(blocks: Sequence[Block]) -> Sequence[Block]:
@@ -99,7 +102,7 @@ def _take_table(blocks: Sequence[Block]) -> Sequence[Block]:
 
 def _write_tables(blocks: Sequence[Block], folder: Path) -> None:
     """Each table as folder/NAME.csv, by its own title or by the heading above it."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     heading = ""
     for place, block in enumerate(to_plain(blocks)):
         if isinstance(block, Heading):

@@ -50,6 +50,8 @@ def test_a_study_ends_with_its_answer_and_has_its_claims_on_a_page_of_their_own(
         "a-2:\n  says: It is nice.\n  not_tested: looks\n"
     )
     stages = {"all": Stage("all", [], jobs)}
+    (tmp_path / "out" / "tables").mkdir()
+    (tmp_path / "out" / "tables" / "000_stale.csv").touch()
     page, answer = write_study(
         Study(claims, "Two losses", "Which is best?", claims, tmp_path / "out", stages, ["gains"])
     )
@@ -60,5 +62,6 @@ def test_a_study_ends_with_its_answer_and_has_its_claims_on_a_page_of_their_own(
     assert '<a href="claims.html">' in page.read_text() and "It gains." not in page.read_text()
     assert "| a-1 | It gains. |" in (tmp_path / "out" / "claims.md").read_text()
     tables = {path.name[4:]: path.read_text() for path in (tmp_path / "out" / "tables").iterdir()}
+    assert "stale.csv" not in tables
     assert tables["results_over_seeds.csv"].startswith("setting,seeds,difference,")
     assert "supported" in tables["the_hand_made_study_and_these_runs.csv"]
