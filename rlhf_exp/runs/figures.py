@@ -46,6 +46,16 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def begin(sentence: str) -> str:
+    """With a capital letter, unless the first word is a name.
+
+    >>> begin("accuracy fell"), begin("logps/chosen fell")
+    ('Accuracy fell', 'logps/chosen fell')
+    """
+    is_name = any(letter in "/_=" for letter in sentence.split(" ", 1)[0])
+    return sentence if is_name else f"{sentence[0].upper()}{sentence[1:]}"
+
+
 def align(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
     """The lines of a table for a terminal; `right` are the places of the columns that are aligned to the right."""
     from rich.console import Console

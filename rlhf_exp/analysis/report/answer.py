@@ -22,7 +22,7 @@ from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Callout, Heading,
 from rlhf_exp.analysis.stats import DIFFERENCES, LEVEL, LEVELS, SHARES, START, Contrast, compare_settings
 from rlhf_exp.analysis.stats.collapse import find_collapsed
 from rlhf_exp.analysis.stats.intervals import standard_error
-from rlhf_exp.runs.figures import percent, write_name
+from rlhf_exp.runs.figures import begin, percent, write_name
 
 FAR_BELOW = 10
 """A difference this many times below what was detectable is too small to matter, if neither more seeds nor more rows
@@ -220,7 +220,7 @@ def _tell_pairs(tests: dict[str, Tests]) -> Iterator[Block]:
     if main is None or not main.pairs:
         return
     if main.named:
-        yield Callout("info", f"Against {main.named}.", _begin([_tell(main, main.pairs)]))
+        yield Callout("info", f"Against {main.named}.", begin(_close([_tell(main, main.pairs)])))
     elif clear := [pair for pair in main.pairs if pair.verdict and pair.first != main.pairs[0].first]:
         yield Callout("info", "The others.", _close([f"{pair.first} is {_tell(main, [pair])}" for pair in clear]))
 
@@ -230,7 +230,7 @@ def _tell_starts(tests: dict[str, Tests]) -> Iterator[Block]:
     main = next(iter(tests.values()), None)
     if main and main.starts:
         is_ok = any(start.verdict > 0 for start in main.starts)
-        yield Callout("ok" if is_ok else "info", "Against the start model.", _begin([_tell(main, main.starts)]))
+        yield Callout("ok" if is_ok else "info", "Against the start model.", begin(_close([_tell(main, main.starts)])))
 
 
 def _tell_others(tests: dict[str, Tests], about: Collection[str]) -> Iterator[Block]:
@@ -290,7 +290,7 @@ def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:
     if main.untested:
         parts.append(f"not tested, for one seed, or no figures of rows that all share: {', '.join(main.untested)}")
     if parts:
-        yield Callout("info", "Cannot be told.", _begin(parts))
+        yield Callout("info", "Cannot be told.", begin(_close(parts)))
 
 
 def _tell(tests: Tests, contrasts: Sequence[Contrast]) -> str:
@@ -330,8 +330,3 @@ def _write_needed(contrast: Contrast) -> str:
 
 def _close(parts: Sequence[str]) -> str:
     return f"{'; '.join(parts)}."
-
-
-def _begin(parts: Sequence[str]) -> str:
-    text = _close(parts)
-    return f"{text[0].upper()}{text[1:]}"

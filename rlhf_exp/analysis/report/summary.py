@@ -20,7 +20,7 @@ from rlhf_exp.analysis.stats import DIFFERENCES, LEVELS, SHARES, Interval, cross
 from rlhf_exp.analysis.stats.planning import plan_rows
 from rlhf_exp.errors import paint, printable
 from rlhf_exp.findings import tell_remedies
-from rlhf_exp.runs.figures import align, duration, number, percent, points, write_name
+from rlhf_exp.runs.figures import align, begin, duration, number, percent, points, write_name
 from rlhf_exp.runs.load import Run, load_run, refusing_damage
 from rlhf_exp.runs.records import SEVERITIES, Finding, Paired, Section
 
@@ -149,7 +149,7 @@ def describe_health(run: Run) -> list[Callout]:
 def explain(finding: Finding, also: str = "") -> str:
     """What was seen, the likely cause and what to try, a line each; `also`: the line before the last."""
     remedy = f"\nTo try: {finding.remedy}" if finding.remedy else ""
-    return f"{finding.evidence[:1].upper()}{finding.evidence[1:]}.\nLikely cause: {finding.cause}.{also}{remedy}"
+    return f"{begin(finding.evidence)}.\nLikely cause: {finding.cause}.{also}{remedy}"
 
 
 def best_sentence(run: Run) -> str | None:
