@@ -31,7 +31,6 @@ from rlhf_exp.analysis.report.groups import (
     sort_runs,
 )
 from rlhf_exp.analysis.report.learning import describe_learning
-from rlhf_exp.analysis.report.noise import describe_noise
 from rlhf_exp.analysis.report.page import NOTES, Block, Figures, Heading, Table, Text, footnote
 from rlhf_exp.analysis.report.plots import Plot, plot_frontier, plot_gains
 from rlhf_exp.analysis.report.samples import compare_samples
@@ -78,11 +77,6 @@ class Comparison:
         """A remark for each question."""
         return answer.describe_answer(self.groups, self.measured, self.tests, self.about)
 
-    @cached_property
-    def noise(self) -> list[Block]:
-        """How far runs of one setting differ."""
-        return describe_noise(self.runs)
-
 
 def describe_runs(found: Comparison) -> list[Block]:
     """Blocks for runs, the settings sorted by result.
@@ -96,23 +90,23 @@ def describe_runs(found: Comparison) -> list[Block]:
     blocks: list[Block] = [Heading(f"{len(runs)} runs compared", 1), Text(f"Shared by all: {shared or 'nothing'}.")]
     blocks += [Heading("Answer"), *found.remarks]
     all_runs = _runs_table(groups, names)
-    blocks += _describe_results(measured, tests, about, all_runs) if measured else []
+    blocks += _describe_results(measured, tests, about, all_runs) if measured else [Heading("Runs"), all_runs]
     for run in runs:
         blocks += describe_status(run, f"{names[run.path]}.")
     if plots := plot_runs(groups):
         blocks += [HEADING, show_curves(groups, plots)]
     blocks += describe_learning(measured) + compare_samples(measured)
     blocks += _describe_tests(measured, tests, about) if measured else []
-    blocks += [*found.noise, Heading("Every run", folded=True), all_runs] if tests else found.noise
+    blocks += [Heading("Every run", folded=True), all_runs] if tests else []
     return [*blocks, Text("In brackets: 95% intervals over the held-out rows.")]
 
 
 def tabulate_study(found: Comparison) -> list[Block]:
     """A row per setting, with its seeds and the main figures over them, and the answer."""
     if not found.measured:
-        return found.noise or [Text("No run was measured.")]
+        return [Text("No run was measured after training.")]
     table = _table(found.measured, _choose(columns.SHORT, found.about, found.measured))
-    return [table, footnote(NOTES["study"]), *found.remarks, *found.noise]
+    return [table, footnote(NOTES["study"]), *found.remarks]
 
 
 def _describe_results(

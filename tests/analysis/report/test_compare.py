@@ -51,6 +51,13 @@ def test_runs_that_have_only_begun_can_be_compared(tmp_path):
     assert "2 runs compared" in page.read_text() and "Results over seeds" not in page.read_text()
 
 
+def test_runs_that_only_measured_a_model_have_a_table(sweep, tmp_path, edit):
+    for path in sweep:
+        edit(path, "evaluation.json", trained=..., paired=...)
+    write_report(sweep, tmp_path / "out")
+    assert len(table_rows(tmp_path / "out", "Runs")) == len(sweep)
+
+
 def test_a_damaged_run_of_several_is_named_and_left_out(sweep, edit, capsys):
     edit(sweep[3], "evaluation.json", {"trained.accuracy": "abc"})
     write_report(sweep, sweep[0].parent / "out")
