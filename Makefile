@@ -19,7 +19,7 @@ IMAGE = rlhf-exp
 EXTRAS = bitsandbytes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-learning test-newest test-engines test-slurm test-real coverage lint audit pip-audit bench calibrate compare noise sweep report tiny smollm2 docker
+.PHONY: help run test test-learning test-newest test-engines test-slurm test-real coverage lint audit pip-audit bench calibrate compare sweep report tiny smollm2 docker
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -79,8 +79,6 @@ pip-audit: $(INSTALLED) ## known vulnerabilities of the packages in the three lo
 	done; exit $$failed
 
 compare: study-comparison_tiny ## eight methods at equal training tokens, a reward model in the grader's place, and one report
-
-noise: study-noise ## how far eight samplings of the start model lie apart
 
 sweep: ## the study STUDY=NAME: many runs and one report
 	$(if $(STUDY),,$(error which study? make sweep STUDY=NAME, one of: $(STUDIES)))

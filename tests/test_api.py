@@ -66,9 +66,10 @@ def test_configs_of_the_users_own_and_of_studies(runs, tmp_path):
     (tmp_path / "mine" / "experiment" / "e.yaml").write_text("# @package _global_\nmax_tokens: 31\n")
     cfg = compose(["experiment=e"], config_dir="mine")
     assert cfg.max_tokens == 31
-    of_study = compose(["eval.seed=1"], config_dir="sweeps", config_name="noise")
-    assert (of_study.algo.name, of_study.task.baselines) == ("none", False)
-    assert run(of_study).info["command"] == f"-cd {ROOT / 'sweeps'} -cn noise hydra.mode=RUN eval.seed=1"
+    of_study = compose(["seed=1"], config_dir="sweeps", config_name="countdown_loss_x_tokens")
+    assert (of_study.algo.name, of_study.algo.args["max_steps"]) == ("grpo", 40)
+    command = f"-cd {ROOT / 'sweeps'} -cn countdown_loss_x_tokens hydra.mode=RUN seed=1"
+    assert run(of_study).info["command"] == command
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def _explain_missing(error: MissingConfigException, overrides: Sequence[str]) ->
     if not group:
         studies = sorted(path.stem for path in (ROOT / "sweeps").glob("*.yaml"))
         return f"-cn {option}: no such config; studies, with -cd sweeps: {', '.join(studies)}"
-    if group == "hydra/launcher" and option in ("submitit_local", "submitit_slurm"):
+    if missing == "hydra/launcher/submitit_slurm":
         return f'{group}={option}: is not installed; pip install ".[slurm]"'
     if group == "loss_type":
         algo = _find_algorithm(overrides)

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterable
 
 from submitit import Job
-from submitit.slurm.slurm import SlurmInfoWatcher, SlurmJob
+from submitit.slurm.slurm import SlurmInfoWatcher
 
 ENDED = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "TIMEOUT"}
 FORGOTTEN = "ended"
@@ -19,9 +19,9 @@ class Queue(SlurmInfoWatcher):
     """How the followed jobs are, by `squeue`, which is asked at least once a minute."""
 
     def __init__(self, jobs: Iterable[Job] = ()) -> None:
-        """Make those of `jobs` that are Slurm's ask here."""
+        """Make the jobs ask here."""
         super().__init__()
-        self._jobs = [job for job in jobs if isinstance(job, SlurmJob)]
+        self._jobs = list(jobs)
         for job in self._jobs:
             job.watcher = self
             self.register_job(job.job_id)

@@ -31,7 +31,7 @@ from rlhf_exp.runs.stopping import SIGNALS, StopSignals
 
 Work = Callable[[Sweep, int, bool], int]
 """Runs one job, by its number from 0, and whether it has begun before; returns its exit status."""
-LAUNCHERS = ("basic", "joblib", "submitit_local", "submitit_slurm")
+LAUNCHERS = ("basic", "joblib", "submitit_slurm")
 STOP = "stop"
 SUBMITTED = "SUBMITIT_EXECUTOR" in os.environ
 """Whether this process is a job of submitit, which sends it PREEMPTION before its time is up."""
@@ -63,7 +63,7 @@ def run_jobs(sweep: Sweep, work: Work, settings: DictConfig, use_cpu: bool) -> l
             if launcher == "joblib":
                 _run_with_joblib(jobs, options)
             else:
-                _run_with_submitit(jobs, relay, launcher.removeprefix("submitit_"), options)
+                _run_with_slurm(jobs, relay, options)
         return jobs.list_statuses()
 
 
@@ -101,8 +101,8 @@ def _run_with_joblib(jobs: "Jobs", options: dict[str, Any]) -> None:
         say("the process of a job has died (out of memory?), and those of the other jobs were ended")
 
 
-def _run_with_submitit(jobs: "Jobs", relay: "Relay", cluster: str, options: dict[str, Any]) -> None:
-    """Submit each job and wait for all of them, also if the process of one dies. Output goes to files.
+def _run_with_slurm(jobs: "Jobs", relay: "Relay", options: dict[str, Any]) -> None:
+    """Submit each job to Slurm and wait for all of them, also if the process of one dies. Output goes to files.
 
     Raises:
         ConfigError: the scheduler is missing, or refuses them.
@@ -112,16 +112,14 @@ def _run_with_submitit(jobs: "Jobs", relay: "Relay", cluster: str, options: dict
 
     from rlhf_exp.launch.slurm import Queue
 
-    folder = options.pop("submitit_folder")
+    folder, limit = options.pop("submitit_folder"), options.pop("max_num_timeout")
     if folder.endswith("/%j"):  # submitit's default: a folder of that very name
         folder = str(jobs.sweep.folder / ".submitit")
     tell(f"output of the jobs: {folder}")
     common = {item.name for item in fields(BaseQueueConf)}
-    named = {name if name in common else f"{cluster}_{name}": value for name, value in options.items()}
-    limit = f"{cluster}_max_num_timeout"
-    limits = {limit: named.pop(limit)} if limit in named else {}
+    named = {name if name in common else f"slurm_{name}": value for name, value in options.items()}
     try:
-        executor = submitit.AutoExecutor(cluster=cluster, folder=folder, **limits)
+        executor = submitit.AutoExecutor(cluster="slurm", folder=folder, slurm_max_num_timeout=limit)
         executor.update_parameters(**named)
         submitted = executor.map_array(jobs, range(len(jobs.sweep.jobs)))
     except RuntimeError as error:  # what sbatch prints, on stderr already
@@ -270,7 +268,7 @@ def _prefix_lines(prefix: str) -> None:
 
 def _name_slurm_job() -> str | None:
     """4711_2 for task 2 of array 4711; None if this process is no job of Slurm."""
-    if os.environ.get("SUBMITIT_EXECUTOR") != "slurm":
+    if not SUBMITTED:
         return None
     from submitit import JobEnvironment
 

@@ -175,44 +175,6 @@ def test_lines_of_several_processes_are_whole_and_say_whose_they_are():
     assert out.getvalue() == "[3/12] a b c\n[3/12] d\n"
 
 
-@pytest.mark.slow
-def test_submitit_says_where_jobs_write_and_which_has_died_and_the_others_go_on(start, tmp_path, monkeypatch, capsys):
-    submitit = pytest.importorskip("submitit")
-    monkeypatch.setattr(submitit.Job, "_results_timeout_s", 1)  # how long submitit waits for the result of such a job
-
-    def work(sweep, number, again):
-        print("a line of the job")
-        if number == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(2)
-        return number
-
-    assert start(work, "submitit_local", "0,1,2") == [FAILED, 1, 2]
-    said = capsys.readouterr()
-    assert f"output of the jobs: {tmp_path}/.submitit" in said.out.splitlines()
-    assert "rlhf_exp: the process of job 1 has died (state: " in said.err and "Traceback" not in said.err
-    logs = "".join(path.read_text() for path in (tmp_path / ".submitit").glob("*.out"))
-    assert "[2/3] a line of the job" in logs and "[3/3] a line of the job" in logs
-
-
-@pytest.mark.slow
-def test_a_preempted_job_starts_again_and_knows_it(start, tmp_path):
-    pytest.importorskip("submitit")
-
-    def work(sweep, number, again):
-        with (tmp_path / f"job_{number}.txt").open("a") as file:
-            file.write(f"{again} ")
-        if number < 2 and not again:
-            for signum in [signal.SIGTERM] * number + [signal.SIGUSR2]:  # Slurm may send SIGTERM too: it is ignored
-                os.kill(os.getpid(), signum)
-            time.sleep(60)
-        return 0
-
-    assert start(work, "submitit_local", "0,1,2") == [0, 0, 0]
-    written = [(tmp_path / f"job_{number}.txt").read_text() for number in range(3)]
-    assert written == ["False True ", "False True ", "False "]
-
-
 def test_slurm_that_is_not_there_is_one_line(start, monkeypatch):
     pytest.importorskip("submitit")
     monkeypatch.setenv("PATH", "")

@@ -31,7 +31,6 @@ from rlhf_exp.analysis.report.groups import (
     sort_runs,
 )
 from rlhf_exp.analysis.report.learning import describe_learning
-from rlhf_exp.analysis.report.noise import describe_noise
 from rlhf_exp.analysis.report.page import NOTES, Block, Figures, Heading, Table, Text, footnote
 from rlhf_exp.analysis.report.plots import Plot, plot_frontier, plot_gains, plot_readings
 from rlhf_exp.analysis.report.samples import compare_samples
@@ -79,11 +78,6 @@ class Comparison:
         """A remark for each question."""
         return answer.describe_answer(self.groups, self.measured, self.tests, self.about)
 
-    @cached_property
-    def noise(self) -> list[Block]:
-        """How far runs of one setting differ."""
-        return describe_noise(self.runs)
-
 
 def describe_runs(found: Comparison) -> list[Block]:
     """Blocks for runs, the settings sorted by result.
@@ -98,7 +92,7 @@ def describe_runs(found: Comparison) -> list[Block]:
     main, more = found.remarks
     blocks += [Heading("Answer"), *main, *([] if found.labels else more)]
     all_runs = _runs_table(groups, names)
-    blocks += _describe_results(measured, tests, about, all_runs) if measured else []
+    blocks += _describe_results(measured, tests, about, all_runs) if measured else [Heading("Runs"), all_runs]
     blocks += [Heading("What else was seen"), *more] if found.labels and more else []
     for run in runs:
         blocks += describe_status(run, f"{names[run.path]}.")
@@ -106,17 +100,17 @@ def describe_runs(found: Comparison) -> list[Block]:
         blocks += [HEADING, show_curves(groups, plots)]
     blocks += describe_learning(measured) + compare_samples(measured)
     blocks += _describe_tests(measured, tests, about) if measured else []
-    blocks += [*found.noise, Heading("Every run", folded=True), all_runs] if tests else found.noise
+    blocks += [Heading("Every run", folded=True), all_runs] if tests else []
     return [*blocks, Text("In brackets: 95% intervals over the held-out rows.")]
 
 
 def tabulate_study(found: Comparison) -> list[Block]:
     """A row per setting, with its seeds and the main figures, and the answer; of a study in three sentences."""
     if not found.measured:
-        return found.noise or [Text("No run was measured.")]
+        return [Text("No run was measured after training.")]
     table = _table(found.measured, _choose(columns.SHORT, found.about, found.measured))
     main, more = found.remarks
-    return [table, footnote(NOTES["study"]), *main, *([] if found.labels else more), *found.noise]
+    return [table, footnote(NOTES["study"]), *main, *([] if found.labels else more)]
 
 
 def _describe_results(

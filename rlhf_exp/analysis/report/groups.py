@@ -5,7 +5,7 @@ group_runs(runs)  ->  {"ppo": [run, run, run], "rejection sampling": [...], "grp
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
@@ -65,9 +65,9 @@ def gather(runs: list[Run], labels: dict[Path, str] | None) -> Groups:
     return {name: [run for run in runs if labels[run.path] == name] for name in names}
 
 
-def group_runs(runs: list[Run], seeds: Sequence[str] = SEEDS) -> Groups:
+def group_runs(runs: list[Run]) -> Groups:
     """Runs by label, which names the method, if there are several, and what was varied. Runs of a group differ in the
-    settings `seeds`; runs that began with other rows, checkers, rewards or start models are of another group, named by
+    settings SEEDS; runs that began with other rows, checkers, rewards or start models are of another group, named by
     the beginnings of their hashes.
 
     What was varied is shown as it was typed, of an experiment the name alone. Where that does not tell the groups of a
@@ -76,13 +76,13 @@ def group_runs(runs: list[Run], seeds: Sequence[str] = SEEDS) -> Groups:
     """
     alike: dict[tuple, list[Run]] = {}
     for run in runs:
-        alike.setdefault(tuple(sorted(_settings(run, seeds).items())), []).append(run)
+        alike.setdefault(tuple(sorted(_settings(run).items())), []).append(run)
     settings, groups = [], []
     for key, found in alike.items():
-        parts = _split_by_inputs(found, seeds)
+        parts = _split_by_inputs(found)
         groups += [part for _, part in parts]
         settings += [dict(key) | _differing_inputs(inputs, parts) for inputs, _ in parts]
-    methods, typed = [setting["method"] for setting in settings], _read_typed(groups, seeds)
+    methods, typed = [setting["method"] for setting in settings], _read_typed(groups)
     several, main = len(set(methods)) > 1, _differing(settings, (*IDENTITY[:3], ENGINE))
     labels = [""] * len(groups)
     for method in dict.fromkeys(methods):
@@ -133,7 +133,7 @@ def name_rewards(runs: Iterable[Run]) -> set[str]:
 
 def read_choices(groups: Groups) -> list[dict[str, str]]:
     """Of each group the values of the keys that were typed, without those that follow from others, and its method."""
-    typed = _read_typed(list(groups.values()), SEEDS)
+    typed = _read_typed(list(groups.values()))
     kept = _thin(list(dict.fromkeys(key for found in typed for key in found)))
     methods = [name_method(group[0]) for group in groups.values()]
     named = {"loss_type", "algo", "experiment"} & set(kept)
@@ -143,7 +143,7 @@ def read_choices(groups: Groups) -> list[dict[str, str]]:
 
 def find_varied(groups: Groups) -> list[str]:
     """The keys of the settings that differ between groups, of an algorithm's own only those that all groups have."""
-    settings = [_settings(group[0], SEEDS) for group in groups.values()]
+    settings = [_settings(group[0]) for group in groups.values()]
     return [name for name in _differing(settings)
             if not name.startswith("algo.") or all(name in setting for setting in settings)]  # fmt: skip
 
@@ -174,29 +174,29 @@ def find_shared(runs: list[Run]) -> dict[str, str]:
     return {name: found.pop() for name, found in values.items() if len(found) == 1}
 
 
-def _settings(run: Run, seeds: Sequence[str]) -> dict[str, str]:
-    kept = {name: value for name, value in list_settings(run.config).items() if name not in seeds}
+def _settings(run: Run) -> dict[str, str]:
+    kept = {name: value for name, value in list_settings(run.config).items() if name not in SEEDS}
     kept |= {name: write_name(getattr(run.info, name)) for name in IDENTITY}
     return kept | {"method": name_method(run), ENGINE: run.info.eval_engine or "transformers"}
 
 
-def _inputs(run: Run, seeds: Sequence[str]) -> dict[str, str]:
+def _inputs(run: Run) -> dict[str, str]:
     """The hashes of what a run began with (runs/inputs.py), without those of what it drew by its seed: untrained
     weights, and rows made of its own samples."""
     found = run.info.inputs
     drawn = {"rows to train on"}
     drawn |= {"start model"} if run.config.get("model", {}).get("init") is not None else set()
     sampled = run.algorithm is None or run.algorithm.learns_from == PAIRS
-    drawn |= {"held-out rows"} if sampled or "eval.seed" in seeds else set()
+    drawn |= {"held-out rows"} if sampled else set()
     return {name: value for name, value in found.items() if name not in drawn}
 
 
-def _split_by_inputs(runs: list[Run], seeds: Sequence[str]) -> list[tuple[dict[str, str], list[Run]]]:
+def _split_by_inputs(runs: list[Run]) -> list[tuple[dict[str, str], list[Run]]]:
     """Runs with the inputs that they share. A run that ended early recorded only some of them, and what it
     lacks is not compared."""
     parts: list[tuple[dict[str, str], list[Run]]] = []
     for run in runs:
-        inputs = _inputs(run, seeds)
+        inputs = _inputs(run)
         known, part = next((part for part in parts if not list_changes(part[0], inputs)), ({}, []))
         if not part:
             parts.append((known, part))
@@ -217,13 +217,13 @@ def _differing(settings: list[dict[str, str]], names: Iterable[str] = ()) -> lis
     return [name for name in names if len({setting.get(name) for setting in settings}) > 1]
 
 
-def _read_typed(groups: list[list[Run]], seeds: Sequence[str]) -> list[dict[str, str]]:
+def _read_typed(groups: list[list[Run]]) -> list[dict[str, str]]:
     """Of each group the values of all keys that were typed for some run, as they were typed for all runs of the group,
     else from its config, which does not name the choice of a reward or an experiment. Without those on which the
     configs agree."""
     found = [[read_typed(run.overrides) for run in group] for group in groups]
     configs = [flatten(group[0].config) for group in groups]
-    keys = dict.fromkeys(key for group in found for typed in group for key in typed if key not in seeds)
+    keys = dict.fromkeys(key for group in found for typed in group for key in typed if key not in SEEDS)
     told = [key for key in keys if key not in configs[0] or len({str(config.get(key)) for config in configs}) > 1]
     rows = []
     for group, config in zip(found, configs, strict=True):

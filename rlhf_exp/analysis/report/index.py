@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from rlhf_exp.analysis.report.page import Block, Heading, Table, Text, to_html
 from rlhf_exp.runs.files import write_text
-from rlhf_exp.runs.listing import count_statuses, list_runs, tabulate
+from rlhf_exp.runs.listing import COLUMNS, count_statuses, list_runs
 
 LONGEST = 60
 """Letters of a folder's name."""
@@ -28,12 +28,11 @@ def write_index(folder: Path) -> Path:
         OSError: it cannot be written.
     """
     found = list_runs([folder])[::-1]
-    runs = found[found["status"] != "refused"]
-    cells = tabulate(runs)
-    cells["folder"] = [shorten(cell.removeprefix(f"{folder}/")) for cell in cells["folder"]]
-    pages = [Path(run).relative_to(folder) / "report.html" for run in runs["folder"]]
+    runs = [run for run in found if run.status != "refused"]
+    rows = [[shorten(name.removeprefix(f"{folder}/")), *cells] for name, *cells in (run.cells for run in runs)]
+    pages = [run.path.relative_to(folder) / "report.html" for run in runs]
     links = [quote(os.fsencode(page)) if (folder / page).is_file() else "" for page in pages]
-    table = Table(list(cells), cells.values.tolist(), links=links)
+    table = Table(list(COLUMNS), rows, links=links)
     blocks: list[Block] = [Heading(f"Runs in {folder}", 1), Text(count_statuses(found)), table]
     write_text(folder / "index.html", to_html(blocks, {}))
     return folder / "index.html"

@@ -131,8 +131,7 @@ def test_what_reads_a_run_runs_none_of_the_files_that_its_config_names(run_dir, 
     config["reward"]["functions"] = {"mine": f"{file}:mine"}
     config["task"] |= {"checker": f"{file}:check", "module": str(file), "source": "file", "path": str(file)}
     path.write_text(json.dumps(config))
-    sort = ["runs", tmp_path, "--sort", "algo.trainer"]
-    for command, *arguments in (["report", run_dir], sort, ["diagnose", run_dir], ["calibrate", run_dir]):
+    for command, *arguments in (["report", run_dir], ["runs", tmp_path], ["diagnose", run_dir], ["calibrate", run_dir]):
         status = import_module(COMMANDS[command]).main([*map(str, arguments)])
         assert status == (2 if command == "calibrate" else 0), capsys.readouterr().err
     assert not ran.exists()

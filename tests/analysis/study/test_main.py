@@ -39,7 +39,7 @@ def study(command_line, tmp_path):
 
 def test_without_a_name_it_lists_the_studies(study):
     status, out, _ = study()
-    assert status == 0 and {"noise", "comparison"} <= {line.split()[0] for line in out.splitlines()}
+    assert status == 0 and {"countdown_loss_x_tokens", "comparison"} <= {line.split()[0] for line in out.splitlines()}
 
 
 @pytest.mark.parametrize(

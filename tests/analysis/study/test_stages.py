@@ -106,10 +106,11 @@ def test_what_a_study_does_not_take_is_refused(read, text):
 
 
 def test_a_sweep_of_hydra_is_a_study_of_one_stage_in_its_own_folders():
-    study = read_study("noise", ["eval.seed=1"])
+    study = read_study("countdown_loss_x_tokens", ["loss_type=grpo", "max_tokens=32", "seed=1"])
     [stage] = study.stages.values()
     [job] = stage.jobs
-    assert (stage.config, str(job.folder), job.arm) == ("noise", "outputs/noise/eval.seed-1", "eval.seed=1")
+    folder = "outputs/countdown_loss_x_tokens/loss_type-grpo_max_tokens-32_seed-1"
+    assert (stage.config, str(job.folder), job.arm) == (study.file.stem, folder, "loss_type=grpo max_tokens=32")
 
 
 def test_every_study_has_a_title_and_its_jobs():
