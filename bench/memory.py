@@ -44,7 +44,7 @@ SETTINGS = {
     "separate": [
         *LARGER,
         "algo=ppo",
-        "algo.critic=separate",
+        "algo.args.critic=separate",
         "algo.args.per_device_train_batch_size=16",
         "algo.args.gradient_accumulation_steps=1",
     ],

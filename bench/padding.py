@@ -30,7 +30,7 @@ import torch
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, Qwen3Config
 from transformers.utils import logging
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.config.trl_args import build_args
@@ -40,7 +40,7 @@ from rlhf_exp.models.untrained import build_byte_tokenizer
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.tasks import load_task
 from rlhf_exp.trainers import trimmed
-from rlhf_exp.trainers.grpo import VariantGRPOTrainer
+from rlhf_exp.trainers.grpo import GRPOConfig, VariantGRPOTrainer
 
 LONGEST, MEAN_OF_OTHERS, VOCABULARY = 1024, 200, 151_936
 """A step of experiment=countdown_qwen3 has 64 completions of up to 1,024 tokens; here one of eight is as long."""
@@ -81,7 +81,8 @@ def build_long(folder: Path) -> tuple[Sides, list[dict[str, Any]], Callable[[int
     args = GRPOConfig(
         output_dir=str(folder), use_cpu=True, bf16=False, max_completion_length=LONGEST, num_generations=4, beta=0.05,
         per_device_train_batch_size=4, gradient_accumulation_steps=2, activation_checkpointing=False,
-        disable_dropout=True, report_to=[], disable_tqdm=True,
+        disable_dropout=True, report_to=[], disable_tqdm=True, hybrid_alpha=None, advantage_clip=None,
+        loss_constant=None, curriculum_budgets=[], curriculum_from_steps=[],
     )  # fmt: skip
     rows = [{"prompt": "p" * (80 if i < 4 else 100) + letter} for i, letter in enumerate("abcdefgh")]
     sides = build_sides(str(folder / "long"), args, rows, [score_length], tokenizer)
@@ -124,7 +125,7 @@ def build_sides(path: str, args: GRPOConfig, rows: list[dict], rewards: list, to
         "model": path, "args": args, "train_dataset": Dataset.from_list(rows), "reward_funcs": rewards,
         "processing_class": tokenizer,
     }  # fmt: skip
-    sides = {"trl": GRPOTrainer(**common), "ours": VariantGRPOTrainer(**common, keys=compose_config([]).algo)}
+    sides = {"trl": GRPOTrainer(**common), "ours": VariantGRPOTrainer(**common)}
     for trainer in sides.values():
         trainer.model.train()
         trainer.current_gradient_accumulation_steps = args.gradient_accumulation_steps

@@ -1,7 +1,7 @@
 """Compares this package's PPO, with each of its critics, with the last PPOTrainer of TRL (1.12).
 
     python bench/ppo_trl.py                                       # three seeds, 20 rollouts; prints ratios ours / TRL
-    python bench/ppo_trl.py --seeds 0 --steps 12 --out ppo.json algo.vf_coef=1.0    # overrides of ours come last
+    python bench/ppo_trl.py --seeds 0 --steps 12 --out ppo.json algo.args.vf_coef=1.0    # overrides of ours come last
 
 TRL 1.12 is installed into a virtual environment of its own (trl112/environment.py; the first call needs the package
 index). Every run is a process; the three kinds take turns, in another order for each seed. Printed for each: mean
@@ -68,9 +68,10 @@ def list_overrides(options: Namespace) -> list[str]:
         f"algo.args.per_device_train_batch_size={BATCH // MINIBATCHES}", "algo.args.gradient_accumulation_steps=1",
         f"algo.args.steps_per_generation={MINIBATCHES}", f"algo.args.num_iterations={EPOCHS}",
         f"algo.args.learning_rate={options.learning_rate}", "++algo.args.max_grad_norm=0.0",
-        f"algo.args.epsilon={CLIP}", f"algo.cliprange_value={CLIP_VALUE}", f"algo.gamma={GAMMA}", f"algo.lam={LAM}",
-        f"algo.init_kl_coef={KL_COEF}", "algo.target_kl=null", "algo.missing_eos_penalty=null",
-        "algo.whiten_advantages=true", "algo.args.temperature=1.0", "algo.args.entropy_coef=0.0",
+        f"algo.args.epsilon={CLIP}", f"algo.args.cliprange_value={CLIP_VALUE}", f"algo.args.gamma={GAMMA}",
+        f"algo.args.lam={LAM}",
+        f"algo.args.init_kl_coef={KL_COEF}", "algo.args.target_kl=null", "algo.args.missing_eos_penalty=null",
+        "algo.args.whiten_advantages=true", "algo.args.temperature=1.0", "algo.args.entropy_coef=0.0",
         "algo.args.save_strategy=no", "eval.rows=16", "eval.cache_dir=null",
         "monitor.every_steps=1000000", "monitor.probe_rows=1",
         *options.overrides,
@@ -102,7 +103,7 @@ def measure(kind: str, seed: int, options: Namespace, python: Path, scratch: Pat
         write_json(arguments, list_arguments(options, seed))
         command = [python, ROOT / "bench" / "trl112" / "train.py", MODEL, rows, arguments, folder]
     else:
-        command = [sys.executable, "-m", "rlhf_exp", *overrides, f"algo.critic={kind}"]
+        command = [sys.executable, "-m", "rlhf_exp", *overrides, f"algo.args.critic={kind}"]
     taken = run_watched(command, environment, folder)
     metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return {"kind": kind, "seed": seed, **summarize(metrics, taken), "metrics": metrics}

@@ -1,6 +1,6 @@
 """Writes rlhf_exp/assets/trl_arguments.json: names, types and defaults of the arguments of TRL's config classes.
 
-    python docs/write_trl_arguments.py     # after a change of TRL, transformers, PPOConfig or the algorithms
+    python docs/write_trl_arguments.py     # after a change of TRL, transformers, the algorithms or their config classes
 
 Importing TRL takes seconds, so the package checks arguments by this file; rlhf_exp/config/trl_arguments.py reads it.
 """
@@ -14,17 +14,15 @@ from pkgutil import resolve_name
 from typing import Any, Literal, get_type_hints
 
 from rlhf_exp.algorithms import ALGORITHMS
-from rlhf_exp.config.schema import Ppo
 from rlhf_exp.config.trl_arguments import FILE
 
 # transformers 5 silently ignores the old name if the new one is set too, and the configs set the new one.
 RENAMED = ("gradient_checkpointing", "gradient_checkpointing_kwargs")
 
-# Arguments of GRPOConfig that PPO does not read, and those that are keys of `algo` themselves.
+# Arguments of GRPOConfig that PPO does not read.
 NOT_OF_PPO = (
     *("loss_type", "beta", "scale_rewards", "mask_truncated_completions", "importance_sampling_level"),
     *("multi_objective_aggregation", "sync_ref_model", "ref_model_mixup_alpha", "ref_model_sync_steps"),
-    *(item.name for item in fields(Ppo)),
 )
 
 # Closed choices that TRL annotates as plain text and checks only during training. For losses see algorithms.py.
@@ -58,6 +56,7 @@ def list_arguments(algo: str) -> dict[str, dict[str, Any]]:
         elif choices:
             hint = Literal[tuple(choices)] | None if type(None) in typing.get_args(hint) else Literal[tuple(choices)]
         default = item.default_factory() if item.default_factory is not MISSING else item.default
+        default = None if default is MISSING else default  # it stands in conf/algo
         found[item.name] = {"type": spell(hint), "default": default}
     left_out = (*RENAMED, *NOT_OF_PPO) if algo == "ppo" else RENAMED
     return {name: item for name, item in found.items() if name not in left_out}

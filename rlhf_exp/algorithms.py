@@ -8,6 +8,7 @@ arguments. Other modules read a property of the row, and never compare names. A 
 place of that of a row (algo.trainer, examples/own_algorithm).
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,8 +42,6 @@ class Algorithm:
     rates: Rates
     trainer: str = ""
     """Its trainer, `module:class`, built by trainers/__init__.py; empty: it trains nothing."""
-    takes_keys: bool = False
-    """Whether its trainer takes `keys`, the config's keys of the algorithm."""
     losses: tuple[str, ...] = ()
     """Allowed values of `loss_type`; empty: it has one loss, without a name."""
     loss: str | list[str] | None = None
@@ -103,9 +102,8 @@ class Algorithm:
 ALGORITHMS = {
     "grpo": Algorithm(
         form=ASK,
-        config_class="trl.trainer.grpo_config:GRPOConfig",
+        config_class="rlhf_exp.trainers.grpo:GRPOConfig",
         trainer="rlhf_exp.trainers.grpo:VariantGRPOTrainer",
-        takes_keys=True,
         # hybrid is ours (trainers/grpo.py).
         losses=("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo", "hybrid"),
         batch=128,  # completions: 8 problems of 16
@@ -121,7 +119,7 @@ ALGORITHMS = {
         trainer="rlhf_exp.trainers.ppo.trainer:PPOTrainer",
         minibatches=4,
         scores_rollouts=True,
-        kl_price="algo.init_kl_coef",
+        kl_price="algo.args.init_kl_coef",
         logged_kl=("ppo/kl", "completion"),
         rates=(
             (SMALL, 5e-4, MEASURED),
@@ -231,3 +229,9 @@ CRITIC_RATES: dict[str, Rates] = {
 
 TRL_SAMPLING = ("min_p", "repetition_penalty", "generation_kwargs")
 """Arguments of GRPOConfig that generation=compact does not have."""
+
+
+def find_stage_budget(budgets: list[int], from_steps: list[int], step: int) -> int:
+    """The completion budget of a curriculum after `step` finished optimizer steps: that of the last stage that has
+    begun. `budgets[i]` applies from step `from_steps[i]` on; the first is 0."""
+    return budgets[bisect_right(from_steps, step) - 1]

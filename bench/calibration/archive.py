@@ -104,10 +104,19 @@ def read_archive(kind: str, place: Path = HERE) -> list[Archived]:
     runs = []
     for line in read_lines(kind, place):
         packed = json.loads(line)
+        move_arguments(packed["config"]["algo"])
         records = {"evaluation": Evaluation(**packed["evaluation"])}
         records["samples"] = [Completion(**row) for row in to_rows(packed["samples"])]
         runs.append(Archived(**packed | records | {"metrics": to_rows(packed["metrics"])}))
     return runs
+
+
+def move_arguments(algo: dict[str, Any]) -> None:
+    """Move the arguments of this package's trainers below `args`: when these runs were made, they stood beside it."""
+    for name in [name for name in algo if name not in ("name", "args", "trainer")]:
+        value = algo.pop(name)
+        inner = {f"{name}_{key}": of_key for key, of_key in value.items()} if isinstance(value, dict) else {name: value}
+        algo["args"] |= inner
 
 
 def to_columns(rows: list[dict[str, Any]]) -> dict[str, Any]:

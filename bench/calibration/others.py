@@ -46,7 +46,8 @@ HEALTHY = {
     "grpo_cosine": [*GRPO, "algo.args.learning_rate=5e-4", "algo.args.lr_scheduler_type=cosine",
                     "+algo.args.warmup_steps=5", "algo.args.max_steps=50", "eval.every=25"],
     "rloo_groups_of_4": [*RLOO, FEW, "algo.args.beta=0.02", "algo.args.max_steps=40"],
-    "ppo_lambda": [*PPO, "algo.lam=0.95", "algo.init_kl_coef=0.03", "algo.args.per_device_train_batch_size=16"],
+    "ppo_lambda": [*PPO, "algo.args.lam=0.95", "algo.args.init_kl_coef=0.03",
+                   "algo.args.per_device_train_batch_size=16"],
     "ppo_brevity_one_pass": [*BREVITY, "max_tokens=48", "algo.args.steps_per_generation=2"],
     "dpo_ipo": [*DPO, "algo.args.loss_type=[ipo]", "algo.args.max_steps=60"],
     "kto_beta": [*KTO, "algo.args.beta=0.3", "algo.args.max_steps=80"],
@@ -74,7 +75,7 @@ FAILURES_DEVELOPED = {
 FAILURES = {
     "beta_100": [*GRPO, "algo.args.beta=100"],
     "warmup_10000": [*GRPO, "+algo.args.warmup_steps=10000"],
-    "critic_rate_1e-9": [*PPO, "algo.critic=separate", "algo.critic_learning_rate=1e-9"],
+    "critic_rate_1e-9": [*PPO, "algo.args.critic=separate", "algo.args.critic_learning_rate=1e-9"],
     "reward_negated": [*GRPO, *reward("negated"), MEASURED, "algo.args.max_steps=40"],
     "temperature_3": [*GRPO, "algo.args.temperature=3", "algo.args.max_steps=40"],
     "weight_decay_30": [*GRPO, "+algo.args.weight_decay=30", "algo.args.max_steps=40"],

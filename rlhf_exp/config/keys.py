@@ -27,8 +27,11 @@ SYNONYMS = {
     "algo.args.warmup_steps": ("warmup", "warmup_ratio"),
     "algo.args.max_length": ("max_length", "max_len", "max_seq_length"),
     "algo.args.num_generations": ("group_size",),
-    "algo.init_kl_coef": ("kl_coef",),
+    "algo.args.init_kl_coef": ("kl_coef",),
     "algo.args.beta": ("kl_coef",),
+    "algo.args.hybrid_alpha": ("alpha", "hybrid"),
+    "algo.args.curriculum_budgets": ("budgets", "curriculum"),
+    "algo.args.curriculum_from_steps": ("from_steps",),
     "algo.args.epsilon": ("clip_range", "cliprange"),
     "algo.args.activation_checkpointing": ("gradient_checkpointing",),
     "max_tokens": ("max_length", "max_len", "max_seq_length", "max_new_tokens"),
@@ -74,8 +77,7 @@ def list_names(hint: Any) -> tuple[str, ...]:
 @cache
 def known_keys(algo: str = "grpo") -> list[str]:
     """Every dotted key that the command line can override with this `algo=`, and the groups without their own keys."""
-    of_algo = _list_option("algo", algo)
-    keys = [key.name for key in list_keys() if not key.name.startswith("algo.") or key.name in of_algo]
+    keys = [key.name for key in list_keys()]
     args = [f"algo.args.{name}" for name in read_recorded()[algo]]
     options = [key for group, option in _list_options() if group != "algo" for key in _list_option(group, option)]
     return list(dict.fromkeys([*args, *keys, "loss_type", "experiment", *options]))
@@ -99,6 +101,7 @@ def explain_key(key: str, algo: str = "grpo") -> str:
     alike = [name for name in known if name.rpartition(".")[2] == end]
     neighbours = [name for name in known if name.rpartition(".")[0] == place]
     near = key if key in known else meant or nearest(key, alike) or nearest(key, neighbours) or nearest(key, known)
+    near = near or nearest(key, [f"algo.args.{name}" for args in read_recorded().values() for name in args])
     return f"no such key{f'; did you mean {near}?' if near else ''}"
 
 

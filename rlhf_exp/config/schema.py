@@ -1,9 +1,8 @@
 """The keys of an experiment: one dataclass per group, each key with its type and its range.
 
-TRL's arguments are not here: `algo.args` passes them on unchanged.
+The arguments of trainers, TRL's and ours, are not here: `algo.args` passes them on unchanged.
 """
 
-from bisect import bisect_right
 from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
@@ -17,13 +16,9 @@ from rlhf_exp.config.values import (
     Completions,
     Count,
     Group,
-    Positive,
     PositiveShare,
-    Price,
     Rate,
     Seed,
-    Share,
-    Steps,
     Tokens,
     Weight,
     build,
@@ -36,37 +31,19 @@ TASKS = {name: tasks.find_task(name) for name in tasks.TASKS}
 
 if TYPE_CHECKING:  # a type checker cannot read tables: to it every task is a graded one
     AnyTask = tasks.GradedTask
-    RateName = str
+    AlgoName = RateName = str
 else:
     AnyTask = Annotated[Union[tuple(TASKS.values())], Field(discriminator="name")]  # noqa: UP007
+    AlgoName = Literal[(*ALGORITHMS,)]
     RateName = Literal[(*ALGORITHMS, *CRITIC_RATES)]
 
 
 @dataclass(frozen=True)
-class Hybrid(Group):
-    """loss_type=hybrid: the share of the grpo loss in its mix with dr_grpo; null takes it from the budget."""
-
-    alpha: Share | None
-
-
-@dataclass(frozen=True)
-class Curriculum(Group):
-    """A rising completion budget: `budgets[i]` tokens from step `from_steps[i]` on, the first is 0. Empty: off."""
-
-    budgets: list[Tokens]
-    from_steps: list[Steps]
-
-    def budget_at(self, step: int) -> int:
-        """The budget, in tokens, after `step` finished optimizer steps: that of the last stage that has begun."""
-        return self.budgets[bisect_right(self.from_steps, step) - 1]
-
-
-@dataclass(frozen=True)
 class Algo(Group):
-    """The keys of every algorithm. `args` are TRL's; `trainer` is FILE.py:CLASS, the user's own in place of the
-    algorithm's."""
+    """`args` are those of the algorithm's config class (trl_arguments.py); `trainer` is FILE.py:CLASS, the user's own
+    in place of the algorithm's."""
 
-    name: str
+    name: AlgoName
     args: dict[str, Any]
     trainer: str | None
 
@@ -74,39 +51,6 @@ class Algo(Group):
     def row(self) -> Algorithm:
         """What the table of algorithms holds of it."""
         return ALGORITHMS[self.name]
-
-
-@dataclass(frozen=True)
-class Grpo(Algo):
-    name: Literal["grpo"]
-    hybrid: Hybrid
-    advantage_clip: Positive | None
-    loss_constant: Tokens | None
-    curriculum: Curriculum | None
-
-
-@dataclass(frozen=True)
-class Ppo(Algo):
-    name: Literal["ppo"]
-    critic: Literal["shared", "separate"]
-    critic_learning_rate: Rate
-    critic_warmup_steps: Steps
-    vf_coef: Positive
-    cliprange_value: Positive | None
-    gamma: PositiveShare
-    lam: Share
-    whiten_advantages: bool
-    init_kl_coef: Price
-    target_kl: Positive | None
-    kl_horizon: Annotated[int, Field(ge=1, le=10**9)]
-    missing_eos_penalty: Price | None
-
-
-@dataclass(frozen=True)
-class Plain(Algo):
-    """Every other algorithm: it has no keys of its own."""
-
-    name: Literal[tuple(name for name in ALGORITHMS if name not in ("grpo", "ppo"))]  # type: ignore[valid-type]
 
 
 @dataclass(frozen=True)
@@ -307,7 +251,7 @@ class Config(Group):
     keep_checkpoints: bool
     run: Labels
     output_dir: str
-    algo: Annotated[Grpo | Ppo | Plain, Field(discriminator="name")]
+    algo: Algo
     task: AnyTask
     model: Model
     peft: Peft

@@ -38,13 +38,11 @@ def build_args(cfg: Config) -> "TrainingArguments":
         raise ConfigError(problems)
     forget_engine()
     config_class = resolve_name(cfg.algo.row.config_class)
-    # PPOConfig, of this package, also has the algorithm's own keys.
-    own = {name: value for name, value in vars(cfg.algo).items() if name in config_class.__dataclass_fields__}
     args = fill_args(cfg) | ({"use_cpu": True} if elsewhere else {})
     known = load_arguments(cfg.algo.name)
     args = {name: float(value) if _is_whole(value, known[name].default) else value for name, value in args.items()}
     try:
-        built = config_class(**args, **own)
+        built = config_class(**args)
     except REFUSALS as error:
         raise ConfigError([f"algo.args: {show(error, 300)}"]) from None
     if problems := [] if elsewhere else _try_parts(built, {x: args[x] for x in args if args[x] != known[x].default}):

@@ -24,17 +24,26 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when TRL's config
 FILE = Path(__file__).parent.parent / "assets" / "trl_arguments.json"
 
 _BY_RANGE: tuple[tuple[Any, tuple[str, ...]], ...] = (
-    (Field(ge=1e-12, le=1), ("learning_rate",)),
+    (Field(ge=1e-12, le=1), ("learning_rate", "critic_learning_rate")),
     (Field(ge=0, le=4294967295), ("seed", "data_seed")),
-    (Field(gt=0, le=1), ("adam_epsilon", "top_p", "vllm_gpu_memory_utilization")),
-    (Field(ge=0, le=1), ("min_p", "top_entropy_quantile", "ref_model_mixup_alpha", "ld_alpha")),
+    (Field(gt=0, le=1), ("adam_epsilon", "top_p", "gamma", "vllm_gpu_memory_utilization")),
+    (Field(ge=0, le=1), ("min_p", "top_entropy_quantile", "ref_model_mixup_alpha", "ld_alpha", "lam", "hybrid_alpha")),
     (Field(ge=0, lt=1), ("adam_beta1", "adam_beta2", "label_smoothing_factor")),
     (Field(ge=0, lt=0.5), ("label_smoothing",)),
     (
         Field(ge=0, le=1000),
-        ("beta", "weight_decay", "loss_weights", "desirable_weight", "undesirable_weight", "entropy_coef"),
+        (
+            *("beta", "weight_decay", "loss_weights", "desirable_weight", "undesirable_weight", "entropy_coef"),
+            *("init_kl_coef", "missing_eos_penalty"),
+        ),
     ),
-    (Field(gt=0, le=1000), ("temperature", "repetition_penalty", "epsilon", "epsilon_high", "delta")),
+    (
+        Field(gt=0, le=1000),
+        (
+            *("temperature", "repetition_penalty", "epsilon", "epsilon_high", "delta", "vf_coef", "cliprange_value"),
+            *("target_kl", "advantage_clip"),
+        ),
+    ),
     (Field(ge=-1000, le=1000), ("reward_weights", "reward_clip_range")),
     (Field(gt=-100, lt=100), ("f_alpha_divergence_coef",)),
     (
@@ -44,7 +53,13 @@ _BY_RANGE: tuple[tuple[Any, tuple[str, ...]], ...] = (
             *("num_generations", "dataset_num_proc", "dataloader_prefetch_factor", "vllm_tensor_parallel_size"),
         ),
     ),
-    (Field(ge=1, le=10**8), ("max_completion_length", "max_length", "generation_batch_size", "save_total_limit")),
+    (
+        Field(ge=1, le=10**8),
+        (
+            *("max_completion_length", "max_length", "generation_batch_size", "save_total_limit", "kl_horizon"),
+            *("loss_constant", "curriculum_budgets"),
+        ),
+    ),
     (Field(gt=0, le=10**8), ("logging_steps", "save_steps", "num_train_epochs")),
 )
 OTHERS = Field(ge=0, le=10**8)

@@ -46,7 +46,7 @@ PositiveShare = Annotated[float, Field(gt=0, le=1), KEPT]
 Rate = Annotated[float, Field(ge=1e-12, le=1), KEPT]
 """With a smaller rate no float32 weight of a usual size ever changes."""
 
-TAGGED = ("algo", "task", "of")
+TAGGED = ("task", "of")
 """Keys whose `name` says which of several dataclasses they hold; behind them pydantic's places name that option."""
 _QUOTED = re.compile("'([^']*)'")
 _WORDS = ("true", "false", "null")

@@ -16,7 +16,7 @@ from rlhf_exp import processes
 from rlhf_exp.config.device import count_completions, count_processes, targets_other_hardware
 from rlhf_exp.config.model_shape import count_token_bytes
 from rlhf_exp.config.rules.machine import SHARDED
-from rlhf_exp.config.schema import Config, Ppo
+from rlhf_exp.config.schema import Config
 
 OPTIMIZER_STATES = 2  # AdamW's two moments
 MARGIN = 1.25
@@ -56,7 +56,7 @@ def estimate_memory(
     held = {"weights": weights, "AdamW's moments": trained * width * OPTIMIZER_STATES / parts}
     if cfg.peft.own_reference and keeps_reference(cfg, args):
         held["the reference"] = weights
-    if getattr(cfg.algo, "critic", None) == "separate":
+    if getattr(args, "critic", None) == "separate":
         held["the critic"] = model.num_parameters() * width * (2 + OPTIMIZER_STATES)
     phases, (kept, cached) = {}, _count_token_bytes(args, model, width)
     if of_algo.trains:
@@ -142,8 +142,8 @@ def keeps_reference(cfg: Config, args: Any) -> bool:
     row = cfg.algo.row
     if row.kl_price is None or not row.online:
         return row.kl_price is not None and not args.precompute_ref_log_probs
-    if isinstance(cfg.algo, Ppo):
-        return cfg.algo.init_kl_coef > 0 or cfg.algo.target_kl is not None
+    if hasattr(args, "init_kl_coef"):
+        return args.init_kl_coef > 0 or args.target_kl is not None
     return args.beta > 0
 
 

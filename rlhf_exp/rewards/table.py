@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rlhf_exp.algorithms import find_stage_budget
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import GRADES, Grade, NumberGrade, read_text
 from rlhf_exp.rewards.countdown import graduated
@@ -117,16 +118,16 @@ def overlong(
     """
     from trl.rewards import get_soft_overlong_punishment
 
-    curriculum, budget = getattr(cfg.algo, "curriculum", None), cfg.max_tokens
-    if curriculum is not None and curriculum.budgets and trainer_state is not None:
-        budget = curriculum.budget_at(trainer_state.global_step)
+    budgets, budget = cfg.algo.args.get("curriculum_budgets"), cfg.max_tokens
+    if budgets and trainer_state is not None:
+        budget = find_stage_budget(budgets, cfg.algo.args["curriculum_from_steps"], trainer_state.global_step)
     return get_soft_overlong_punishment(budget, cfg.reward.overlong.cache or max(1, budget // 5))(completion_ids)
 
 
 def check_cache(cfg: "Config") -> list[str]:
     """Whether the penalty begins within every budget."""
-    cache, curriculum = cfg.reward.overlong.cache, getattr(cfg.algo, "curriculum", None)
-    smallest = min([cfg.max_tokens, *(curriculum.budgets if curriculum else [])])
+    cache, budgets = cfg.reward.overlong.cache, cfg.algo.args.get("curriculum_budgets", [])
+    smallest = min([cfg.max_tokens, *budgets])
     if cache is None or cache <= smallest:
         return []
     return [f"reward.overlong.cache={cache}: must be at most {smallest}, the smallest completion budget"]

@@ -71,8 +71,6 @@ def _build_online(experiment: Experiment, trainer_class: Any) -> Rollouts:
     """A trainer that samples; `rollout_func` is None if TRL's own code samples."""
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is experimental: a contract test watches it
     cfg, more = experiment.cfg, _list_common(experiment, experiment.task.train)
-    if cfg.algo.row.takes_keys:
-        more["keys"] = cfg.algo
     sampler = roll_out if choose_method(cfg) == "compact" else None
     return trainer_class(**more, reward_funcs=experiment.rewards, rollout_func=sampler)
 

@@ -1,6 +1,6 @@
 """GRPO (Shao et al. 2024, arXiv:2402.03300), its loss types and variants, by TRL's GRPOTrainer.
 
-    trainer = VariantGRPOTrainer(model=path, args=GRPOConfig(...), ..., keys=cfg.algo)
+    trainer = VariantGRPOTrainer(model=path, args=GRPOConfig(...), ...)
 
 TRL's own arguments do the KL penalty (`beta`), the entropy bonus (`entropy_coef`, or adaptive: `use_adaptive_entropy`),
 the masking of truncated completions (`mask_truncated_completions`) and two-sided clipping (`delta`). Four variants are
@@ -10,16 +10,29 @@ depend on gradient accumulation.
 tests/test_trl_seam.py checks what this relies on in TRL.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+import trl
 from trl import GRPOTrainer
 
-from rlhf_exp.config.schema import Grpo
+from rlhf_exp.algorithms import find_stage_budget
 from rlhf_exp.trainers.rollouts import Rollouts
 
 LONG = 512
 """If no `alpha` is given, the hybrid loss is grpo alone from this budget on, in tokens."""
+
+
+@dataclass(kw_only=True)
+class GRPOConfig(trl.GRPOConfig):
+    """TRL's arguments and the variants' own, whose defaults, and what each is, stand in conf/algo/grpo.yaml alone."""
+
+    hybrid_alpha: float | None
+    advantage_clip: float | None
+    loss_constant: int | None
+    curriculum_budgets: list[int]
+    curriculum_from_steps: list[int]
 
 
 class VariantGRPOTrainer(Rollouts, GRPOTrainer):
@@ -35,28 +48,26 @@ class VariantGRPOTrainer(Rollouts, GRPOTrainer):
     completions), `hybrid/alpha` (the share of grpo).
     """
 
-    def __init__(self, *args: Any, keys: Grpo, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._keys = keys
         self._is_hybrid = self.loss_type == "hybrid"
         if self._is_hybrid:
             self.loss_type = "grpo"  # weighted advantages make it the hybrid loss; `args` keep the name
 
     def begin_rollout(self) -> None:
-        curriculum = self._keys.curriculum
-        if curriculum is not None and curriculum.budgets:
-            set_budget(self, curriculum.budget_at(self.state.global_step))
+        if budgets := self.args.curriculum_budgets:
+            set_budget(self, find_stage_budget(budgets, self.args.curriculum_from_steps, self.state.global_step))
             self._metrics["train"]["completions/budget"].append(self.max_completion_length)
 
     def finish_rollout(self, batch: dict[str, Any]) -> dict[str, Any]:
-        metrics = self._metrics["train"]
-        if self._keys.advantage_clip is not None:
-            limit, advantages = self._keys.advantage_clip, batch["advantages"]
+        metrics, limit = self._metrics["train"], self.args.advantage_clip
+        if limit is not None:
+            advantages = batch["advantages"]
             metrics["advantages/clipped_ratio"].append((advantages.abs() > limit).float().mean().item())
             batch["advantages"] = advantages.clamp(-limit, limit)
-        constant = self._keys.loss_constant or self.max_completion_length
+        constant = self.args.loss_constant or self.max_completion_length
         if self._is_hybrid:
-            alpha = choose_alpha(self._keys.hybrid.alpha, self.max_completion_length)
+            alpha = choose_alpha(self.args.hybrid_alpha, self.max_completion_length)
             lengths = batch["completion_mask"].sum(1)
             batch["advantages"] = batch["advantages"] * length_weights(lengths, alpha, constant)
             metrics["hybrid/alpha"].append(alpha)

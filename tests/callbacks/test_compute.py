@@ -196,7 +196,7 @@ def test_kto_also_scores_each_prompt_with_the_answer_of_another_row(tmp_path, lo
 @pytest.mark.parametrize(("critic", "passes"), [("shared", 0), ("separate", 24)])
 def test_a_critic_of_its_own_has_passes_and_one_on_the_policys_states_has_none(tmp_path, critic, passes):
     meter, _ = train(
-        tmp_path, "algo=ppo", f"algo.critic={critic}", "algo.args.per_device_train_batch_size=4",
+        tmp_path, "algo=ppo", f"algo.args.critic={critic}", "algo.args.per_device_train_batch_size=4",
         "algo.args.steps_per_generation=2", "algo.args.num_iterations=2", "algo.args.max_steps=4",
     )  # fmt: skip
     assert meter.counts["completions"] == 8

@@ -137,9 +137,9 @@ def test_another_model_inherits_nothing_of_tinys(llama_7b):
     adapters = compose_config([f"model.path={llama_7b}", "peft=lora", "device=cpu"])
     assert read(adapters, *RECIPE) == (1e-5, 2, 64, True)
     assert compose_config([f"model.path={llama_7b}", "algo=sft", "peft=lora"]).algo.args["learning_rate"] == 5e-5
-    ppo = compose_config([f"model.path={llama_7b}", "algo=ppo", "algo.critic=separate"])
+    ppo = compose_config([f"model.path={llama_7b}", "algo=ppo", "algo.args.critic=separate"])
     assert read(ppo, "learning_rate", "gradient_accumulation_steps", "steps_per_generation") == (1e-6, 16, 64)
-    assert ppo.algo.critic_learning_rate == 1e-5
+    assert ppo.algo.args["critic_learning_rate"] == 1e-5
 
 
 def test_what_the_user_says_wins(llama_7b):

@@ -58,9 +58,9 @@ def test_a_study_of_the_tiny_model_lends_no_other_model_its_rate(name):
 
 def test_a_separate_critic_has_its_own_rate():
     def rate(*overrides):
-        return compose("compare_ppo", *overrides).algo.critic_learning_rate
+        return compose("compare_ppo", *overrides).algo.args["critic_learning_rate"]
 
-    assert (rate(), rate("algo.critic=separate"), rate("model=gpt2")) == (5e-3, 1e-3, 1e-4)
+    assert (rate(), rate("algo.args.critic=separate"), rate("model=gpt2")) == (5e-3, 1e-3, 1e-4)
 
 
 @pytest.mark.parametrize("name", BREVITY)
@@ -71,7 +71,7 @@ def test_brevity_has_its_steps(name):
     assert (args.generation_batch_size, minibatch, args.num_generations) == (16, 4, 1)
     per_update = args.generation_batch_size // minibatch * args.num_iterations
     assert args.max_steps / per_update == (100 if name.endswith("tiny") else 600)
-    assert cfg.algo.critic_learning_rate == cfg.algo.args["learning_rate"]
+    assert cfg.algo.args["critic_learning_rate"] == cfg.algo.args["learning_rate"]
 
 
 def test_the_two_rates_of_brevity_differ_by_ten_and_in_nothing_else():

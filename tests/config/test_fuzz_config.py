@@ -25,4 +25,4 @@ def test_a_wrong_key_or_value_is_one_line_that_names_it(kind):
 def test_every_argument_of_trl_and_every_group_is_among_the_cases():
     keys = {case.key for case in list_cases()}
     assert len(list_cases()) > 5_000
-    assert {"algo.args.beta", "algo.init_kl_coef", "eval.rows", "seed", "peft.lora.r", "task.low"} <= keys
+    assert {"algo.args.beta", "algo.args.init_kl_coef", "eval.rows", "seed", "peft.lora.r", "task.low"} <= keys

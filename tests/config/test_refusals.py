@@ -58,8 +58,8 @@ output_dir=/  ->  output_dir conflict
 algo=grpo +args.lr=1e-4  ->  args.lr unknown
 algo=sft +args.warmup_ratio=0.1  ->  args.warmup_ratio unknown
 +args.save_only_model=true  ->  args.save_only_model conflict
-algo=ppo algo.target_kl=6 +args.min_p=0.1 generation.method=trl  ->  args.min_p conflict
-algo=ppo algo.target_kl=6 generation=trl '+args.generation_kwargs={typical_p: 0.9}'  ->  args.generation_kwargs conflict
+algo=ppo args.target_kl=6 +args.min_p=0.1 generation.method=trl  ->  args.min_p conflict
+algo=ppo args.target_kl=6 generation=trl '+args.generation_kwargs={typical_p: 0.9}'  ->  args.generation_kwargs conflict
 algo=none eval.every=5  ->  eval.every conflict
 algo=dpo args.beta=0  ->  args.beta conflict
 args.learning_rate=1e-300  ->  args.learning_rate range
@@ -101,15 +101,15 @@ args.per_device_train_batch_size=250  ->  args.per_device_train_batch_size confl
 args.num_generations=null  ->  args.num_generations range
 +args.gradient_checkpointing=true  ->  args.gradient_checkpointing unknown
 args.num_generations=1  ->  args.num_generations range
-algo.hybrid.alpha=0.5 loss_type=dr_grpo  ->  algo.hybrid.alpha conflict
-algo.loss_constant=1024 loss_type=grpo  ->  algo.loss_constant conflict
-algo.loss_constant=0 loss_type=dr_grpo  ->  algo.loss_constant range
-'algo.curriculum.budgets=[64,32,96]' 'algo.curriculum.from_steps=[0,20,40]'  ->  algo.curriculum.budgets conflict
-'algo.curriculum.budgets=[32,64]' 'algo.curriculum.from_steps=[5,20]'  ->  algo.curriculum.from_steps conflict
-'algo.curriculum.budgets=[32,128]' 'algo.curriculum.from_steps=[0,20]'  ->  algo.curriculum.budgets conflict
-'algo.curriculum.budgets=[32,64]' 'algo.curriculum.from_steps=[0,110]'  ->  algo.curriculum.from_steps conflict
-'algo.curriculum.budgets=[0,64]' 'algo.curriculum.from_steps=[0,20]'  ->  algo.curriculum.budgets range
-algo=ppo algo.init_kl_coef=0 algo.target_kl=1  ->  algo.init_kl_coef conflict
+args.hybrid_alpha=0.5 loss_type=dr_grpo  ->  args.hybrid_alpha conflict
+args.loss_constant=1024 loss_type=grpo  ->  args.loss_constant conflict
+args.loss_constant=0 loss_type=dr_grpo  ->  args.loss_constant range
+'args.curriculum_budgets=[64,32,96]' 'args.curriculum_from_steps=[0,20,40]'  ->  args.curriculum_budgets conflict
+'args.curriculum_budgets=[32,64]' 'args.curriculum_from_steps=[5,20]'  ->  args.curriculum_from_steps conflict
+'args.curriculum_budgets=[32,128]' 'args.curriculum_from_steps=[0,20]'  ->  args.curriculum_budgets conflict
+'args.curriculum_budgets=[32,64]' 'args.curriculum_from_steps=[0,110]'  ->  args.curriculum_from_steps conflict
+'args.curriculum_budgets=[0,64]' 'args.curriculum_from_steps=[0,20]'  ->  args.curriculum_budgets range
+algo=ppo args.init_kl_coef=0 args.target_kl=1  ->  args.init_kl_coef conflict
 algo=ppo reward=none  ->  algo conflict
 algo=ppo +args.beta=0.1  ->  args.beta unknown
 algo=ppo loss_type=grpo  ->  args.loss_type unknown
@@ -118,10 +118,10 @@ loss_type=dr_grpo args.loss_type=grpo  ->  args.loss_type conflict
 experiment=compare_dr_grpo args.loss_type=dapo  ->  args.loss_type conflict
 args.loss_type=dr_grp  ->  loss_type conflict
 algo=ppo args.steps_per_generation=3 args.gradient_accumulation_steps=2  ->  args.steps_per_generation conflict
-algo=ppo algo.critic_warmup_steps=320  ->  algo.critic_warmup_steps conflict
-algo=ppo algo.critic=separate peft=qlora model=tiny_gpt2 task=gsm8k task.source=generated  ->  algo.critic conflict
-algo=ppo +args.critic=separate  ->  args.critic unknown
-algo=grpo +algo.critic=shared  ->  algo.critic unknown
+algo=ppo args.critic_warmup_steps=320  ->  args.critic_warmup_steps conflict
+algo=ppo args.critic=separate peft=qlora model=tiny_gpt2 task=gsm8k task.source=generated  ->  args.critic conflict
+algo=ppo +algo.critic=separate  ->  algo.critic unknown
+algo=grpo +args.critic=shared  ->  args.critic unknown
 hardware=gpu_24gb  ->  hardware conflict
 device=auto device.use_cpu=false hardware=gpus_8x80gb scale=none  ->  hardware conflict
 hardware=gpu_24gb dry_run=true  ->  device conflict
@@ -164,16 +164,15 @@ eval.every=5 eval.best=true
 algo=dpo eval.every=5 eval.best=true
 model.path=org/name model.parameters=7e9
 +args.scale_rewards=true
-'algo.curriculum={budgets: [32, 64], from_steps: [0, 20]}'
-algo.curriculum=null
-'algo.curriculum.budgets=[]' 'algo.curriculum.from_steps=[]'
-'algo.curriculum.budgets=[32,96]' 'algo.curriculum.from_steps=[0,500]' args.max_steps=-1
+'args.curriculum_budgets=[32,64]' 'args.curriculum_from_steps=[0,20]'
+'args.curriculum_budgets=[]' 'args.curriculum_from_steps=[]'
+'args.curriculum_budgets=[32,96]' 'args.curriculum_from_steps=[0,500]' args.max_steps=-1
 loss_type=dr_grpo args.loss_type=dr_grpo args.scale_rewards=group
 experiment=compare_dr_grpo
 '+args.optim_args="rank=8,scale=0.25"'
 algo=dpo +args.sync_ref_model=true args.precompute_ref_log_probs=false
 algo=dpo 'args.loss_type=[exo_pair]' +args.label_smoothing=0.001
-loss_type=hybrid algo.hybrid.alpha=0 algo.advantage_clip=0.5
+loss_type=hybrid args.hybrid_alpha=0 args.advantage_clip=0.5
 """
 
 

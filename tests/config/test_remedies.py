@@ -21,7 +21,7 @@ RUNS = [
     ["algo=grpo", "algo.args.num_generations=128", "algo.args.per_device_train_batch_size=128"],
     ["algo=grpo", "algo.args.num_generations=6", "algo.args.per_device_train_batch_size=18"],
     ["algo=ppo"],
-    ["algo=ppo", "algo.target_kl=0.5"],
+    ["algo=ppo", "algo.args.target_kl=0.5"],
     ["algo=rloo"],
     ["algo=dpo"],
     ["algo=kto"],
@@ -82,8 +82,8 @@ def find_remedy(name, overrides, room=None):
 
 
 def test_ppo_is_held_by_the_price_of_its_kl_and_dpo_by_its_rate():
-    assert find_remedy("kl_drift", ["algo=ppo"]) == "algo.init_kl_coef=0.05"
-    assert find_remedy("kl_drift", ["algo=ppo", "algo.target_kl=0.5"]) == "algo.target_kl=0.25"
+    assert find_remedy("kl_drift", ["algo=ppo"]) == "algo.args.init_kl_coef=0.05"
+    assert find_remedy("kl_drift", ["algo=ppo", "algo.args.target_kl=0.5"]) == "algo.args.target_kl=0.25"
     assert find_remedy("entropy_collapse", ["algo=dpo"]) == "algo.args.learning_rate=5e-05"
 
 

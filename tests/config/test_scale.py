@@ -60,7 +60,7 @@ def test_more_processes_than_gpus_are_refused(ranks, any_machine, monkeypatch):
         ("algo.args.num_generations=16 algo.args.per_device_train_batch_size=8", "algo.args.num_generations"),
         (f"{GPU} scale=fsdp2 generation=trl", "generation"),
         (f"{GPU} scale=fsdp2 +algo.args.min_p=0.1", "algo.args.min_p"),
-        (f"{GPU} scale=fsdp2 algo=ppo algo.target_kl=3", "algo.target_kl"),
+        (f"{GPU} scale=fsdp2 algo=ppo algo.args.target_kl=3", "algo.args.target_kl"),
     ],
 )  # fmt: skip
 def test_what_an_engine_cannot_do_is_refused(typed, key, ranks, any_machine, refuse):

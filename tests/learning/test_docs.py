@@ -89,7 +89,7 @@ def shorten(words):
     said, algo = " ".join(job), next((text[5:] for text in job if text.startswith("algo=")), "grpo")
     job += FEW + (["algo.args.max_steps=2"] if ALGORITHMS[algo].trains else [])
     if "curriculum" in said:
-        job += ["algo.curriculum={budgets:[32,64,96],from_steps:[0,1,2]}", "algo.args.max_steps=3"]
+        job += ["algo.args.curriculum_from_steps=[0,1,2]", "algo.args.max_steps=3"]
     elif "max_tokens" not in said and "experiment=" not in said:
         job += ["max_tokens=48"]
     if "task=hh_rlhf" in said:

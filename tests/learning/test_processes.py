@@ -120,8 +120,8 @@ RESUMED = [
     *("algo.args.max_steps=4", "algo.args.save_total_limit=2", "train_tokens=100000", "monitor.every_steps=1"),
     *("eval.every=2", "eval.every_rows=8"),
 ]
-CURRICULUM = [GROUP, "algo.curriculum.budgets=[8,12]", "algo.curriculum.from_steps=[0,3]"]
-PPO = ["algo=ppo", "algo.critic=separate", "algo.args.steps_per_generation=1"]
+CURRICULUM = [GROUP, "algo.args.curriculum_budgets=[8,12]", "algo.args.curriculum_from_steps=[0,3]"]
+PPO = ["algo=ppo", "algo.args.critic=separate", "algo.args.steps_per_generation=1"]
 
 
 def run_and_stop_a_copy(given, tmp_path, entry=bench.ENTRY):

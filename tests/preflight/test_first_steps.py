@@ -57,7 +57,7 @@ def watch(folder, algo, *overrides):
     ("algo", "overrides"),
     [
         *((algo, []) for algo in ("sft", "dpo", "kto", "reward_model", "grpo", "rloo", "ppo")),
-        ("ppo", ["algo.critic=separate", "algo.critic_warmup_steps=3"]),
+        ("ppo", ["algo.args.critic=separate", "algo.args.critic_warmup_steps=3"]),
         *((algo, LORA) for algo in ("dpo", "ppo")),
         ("grpo", [*EPOCHS, "algo.args.temperature=0.7", "+algo.args.top_p=0.999"]),
         ("grpo", ["generation=trl"]),

@@ -11,8 +11,8 @@ from rlhf_exp.errors import ConfigError
     [
         ("reward=graduated task=gsm8k", "reward.weights.graduated", "conflict"),
         ("reward.overlong.cache=97", "reward.overlong.cache", "conflict"),
-        ("reward=overlong max_tokens=100 algo.curriculum={budgets:[20,60],from_steps:[0,10]} reward.overlong.cache=30",
-         "reward.overlong.cache", "conflict"),
+        ("reward=overlong max_tokens=100 algo.args.curriculum_budgets=[20,60] algo.args.curriculum_from_steps=[0,10]"
+         " reward.overlong.cache=30", "reward.overlong.cache", "conflict"),
         ("reward.overlong.cache=0", "reward.overlong.cache", "range"),
         ("reward.repetition.max_penalty=1", "reward.repetition.max_penalty", "range"),
         ("reward.constant.value=much", "reward.constant.value", "type"),

@@ -88,8 +88,8 @@ def test_the_last_tokens_of_the_budget_are_punished():
 
 def test_the_budget_of_the_punishment_is_that_of_the_curriculums_stage():
     """A stage trains as a run with its budget would; the evaluation, which has no trainer, has max_tokens."""
-    stages = "algo.curriculum={budgets:[20,60,100],from_steps:[0,10,30]}"
-    reward, ids = build("overlong", "max_tokens=100", stages), [[1] * n for n in (15, 18, 20, 55, 90, 100)]
+    stages = ["algo.args.curriculum_budgets=[20,60,100]", "algo.args.curriculum_from_steps=[0,10,30]"]
+    reward, ids = build("overlong", "max_tokens=100", *stages), [[1] * n for n in (15, 18, 20, 55, 90, 100)]
     for step, budget in ((0, 20), (9, 20), (10, 60), (29, 60), (30, 100)):
         alone = build("overlong", f"max_tokens={budget}")(completion_ids=ids)
         assert reward(completion_ids=ids, trainer_state=TrainerState(global_step=step)) == alone

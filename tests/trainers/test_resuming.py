@@ -28,7 +28,7 @@ GRPO = ["algo=grpo", "algo.args.per_device_train_batch_size=4", "algo.args.num_g
 GRPO_2_X_2 = [*GRPO, "+algo.args.steps_per_generation=2", "algo.args.num_iterations=2"]
 PPO = [
     "algo=ppo", "algo.args.per_device_train_batch_size=2", "algo.args.steps_per_generation=2",
-    "algo.args.num_iterations=2", "algo.target_kl=0.01", "algo.kl_horizon=20",
+    "algo.args.num_iterations=2", "algo.args.target_kl=0.01", "algo.args.kl_horizon=20",
 ]  # fmt: skip
 GIVEN = ["algo.args.per_device_train_batch_size=2", "algo.args.max_steps=7", "algo.args.warmup_steps=2"]
 """Four steps per epoch, figures every three: step 5 is in the second epoch, and between two rows of figures."""
@@ -76,8 +76,8 @@ CASES = {
          "algo.args.gradient_accumulation_steps=2", "algo.args.max_steps=8"], [3, 6, 8], 6,
     ),
     "grpo, everything on": (
-        [*GRPO, "algo.curriculum.budgets=[3,6]", "algo.curriculum.from_steps=[0,3]", "loss_type=hybrid",
-         "algo.advantage_clip=0.8", "+algo.args.use_adaptive_entropy=true", "+algo.args.entropy_target=10",
+        [*GRPO, "algo.args.curriculum_budgets=[3,6]", "algo.args.curriculum_from_steps=[0,3]", "loss_type=hybrid",
+         "algo.args.advantage_clip=0.8", "+algo.args.use_adaptive_entropy=true", "+algo.args.entropy_target=10",
          "+algo.args.entropy_coef_delta=0.01", "algo.args.max_steps=6"], [1, 2, 3, 4, 5, 6], 5,
     ),
     "grpo, a reference that follows": (
@@ -86,7 +86,7 @@ CASES = {
     ),
     "rloo": (["algo=rloo", *GRPO_2_X_2[1:], "algo.args.max_steps=14"], [4, 8, 12, 14], 12),
     "ppo, shared critic": ([*PPO, "algo.args.max_steps=14"], [4, 8, 12, 14], 12),
-    "ppo, separate critic": ([*PPO, "algo.critic=separate", "algo.args.max_steps=14"], [4, 8, 12, 14], 12),
+    "ppo, separate critic": ([*PPO, "algo.args.critic=separate", "algo.args.max_steps=14"], [4, 8, 12, 14], 12),
     "sft, in random order": (
         ["algo=sft", *GIVEN, "algo.args.train_sampling_strategy=random"], [1, 2, 3, 4, 5, 6, 7], 5
     ),
@@ -95,7 +95,7 @@ CASES = {
     ),
     "sft, by tokens": (["algo=sft", *GIVEN, "algo.args.max_steps=50", "train_tokens=150"], [1, 2, 3, 4, 5], 3),
     "ppo, by tokens": (
-        [*PPO, "algo.args.max_steps=50", "algo.critic_warmup_steps=9", "train_tokens=260"], [4, 8, 10], 4
+        [*PPO, "algo.args.max_steps=50", "algo.args.critic_warmup_steps=9", "train_tokens=260"], [4, 8, 10], 4
     ),
     "dpo": (["algo=dpo", *GIVEN], [1, 2, 3, 4, 5, 6, 7], 5),
     "dpo, a reference that follows": (

@@ -79,7 +79,7 @@ def test_a_run_ends_once_the_servers_weights_are_not_the_policys(start):
 
 
 def test_a_curriculum_asks_for_the_budget_of_its_stage(start):
-    stages = ["algo.curriculum.budgets=[3,6]", "algo.curriculum.from_steps=[0,1]"]
+    stages = ["algo.args.curriculum_budgets=[3,6]", "algo.args.curriculum_from_steps=[0,1]"]
     trainer, server = start(*ROLLOUTS_OF_8["grpo"], *stages)
     trainer.train()
     asked = [body["max_tokens"] for path, body in server.requests if path == "/v1/completions"]

@@ -1,6 +1,6 @@
 """Chooses what a run is told to change: remedies that fit its findings together, and none that contradicts another.
 
-    advise(run, [["algo.init_kl_coef=1", "algo.args.learning_rate=2e-4"], ["algo.args.learning_rate=1e-4"]])
+    advise(run, [["algo.args.init_kl_coef=1", "algo.args.learning_rate=2e-4"], ["algo.args.learning_rate=1e-4"]])
     ->  a change to algo.args.learning_rate=2e-4, which answers both findings
 
 First comes the remedy that most findings share, and of several that of the first finding; then, of each finding in turn
@@ -24,15 +24,15 @@ from rlhf_exp.config.checks import apply, join_remedies
 from rlhf_exp.config.keys import name_key
 
 FURTHER = {
-    "algo.args.learning_rate": 1, "algo.args.warmup_steps": -1, "algo.args.beta": -1, "algo.init_kl_coef": -1,
+    "algo.args.learning_rate": 1, "algo.args.warmup_steps": -1, "algo.args.beta": -1, "algo.args.init_kl_coef": -1,
     "algo.args.epsilon": 1, "algo.args.num_iterations": 1,
 }  # fmt: skip
 """Settings that let a policy go further from its start model (1) or less far (-1), the larger they are."""
-LONGER = dict.fromkeys(("algo.args.max_steps", "algo.args.num_train_epochs", "train_tokens", "algo.target_kl"), 1)
+LONGER = dict.fromkeys(("algo.args.max_steps", "algo.args.num_train_epochs", "train_tokens", "algo.args.target_kl"), 1)
 """Others, whose default says little of a run."""
-PRICES = ("algo.args.beta", "algo.init_kl_coef")
+PRICES = ("algo.args.beta", "algo.args.init_kl_coef")
 """Far too high a price of the KL holds a policy, and also makes its gradients jump."""
-CRITIC = ("algo.critic_learning_rate", "algo.vf_coef", "algo.cliprange_value")
+CRITIC = ("algo.args.critic_learning_rate", "algo.args.vf_coef", "algo.args.cliprange_value")
 FAR, FAR_RATE = 10, 2
 """So many times its default, or one of so many parts of it; of the policy's rate."""
 
@@ -138,8 +138,8 @@ def _find_default(run: Signals, key: str) -> float | None:
     """None if it is not known, or is no number."""
     if key == "algo.args.learning_rate":
         return run.usual_rate
-    if key == "algo.critic_learning_rate":
-        return run.setting(f"model.learning_rate.{run.setting('algo.critic')}_critic")
+    if key == "algo.args.critic_learning_rate":
+        return run.setting(f"model.learning_rate.{run.setting('algo.args.critic')}_critic")
     if key == "algo.args.warmup_steps":  # a tenth of training, of which a warm-up that is as long is far above
         return max(1, run.whole_steps // 10) if run.arg("warmup_steps", 0) >= run.whole_steps > 0 else None
     default = _load_defaults(run.algorithm.online, run.algo).get(key)

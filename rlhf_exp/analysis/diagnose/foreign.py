@@ -46,8 +46,8 @@ SAVED = {"max_steps": "max_steps", "num_train_epochs": "num_train_epochs",
          "train_batch_size": "per_device_train_batch_size"}  # fmt: skip
 """Arguments that trainer_state.json holds, by its names."""
 PPO = {
-    "algo.init_kl_coef": "kl_coef", "algo.vf_coef": "vf_coef", "algo.lam": "lam",
-    "algo.cliprange_value": "cliprange_value", "algo.args.learning_rate": "learning_rate",
+    "algo.args.init_kl_coef": "kl_coef", "algo.args.vf_coef": "vf_coef", "algo.args.lam": "lam",
+    "algo.args.cliprange_value": "cliprange_value", "algo.args.learning_rate": "learning_rate",
     "algo.args.epsilon": "cliprange", "algo.args.num_iterations": "num_ppo_epochs",
 }  # fmt: skip
 """The arguments of TRL's PPOConfig, by our keys."""
@@ -110,7 +110,7 @@ def make_config(
     args = args | {"learning_rate": rate} if rate else args
     config: dict[str, Any] = {"algo": {"name": algo, "args": args}, "foreign": True, "max_tokens": 0}
     if beta is not None and row.kl_price:
-        (args if "args" in row.kl_price else config["algo"])[row.kl_price.rpartition(".")[2]] = beta
+        args[row.kl_price.rpartition(".")[2]] = beta
     if highest.get("completions/clipped_ratio"):
         config["max_tokens"] = int(highest.get("completions/max_length", 0))
     return config
@@ -132,7 +132,7 @@ def name_class(config: dict[str, Any]) -> str:
 def list_unknown(config: dict[str, Any]) -> list[str]:
     """The flags for what the log does not tell."""
     price = ALGORITHMS[config["algo"]["name"]].kl_price
-    known = config["algo"]["args"] | config["algo"]
+    known = config["algo"]["args"]
     flags = {"--learning-rate": "learning_rate", "--beta": price and price.rpartition(".")[2]}
     return [flag for flag, name in flags.items() if name and name not in known]
 

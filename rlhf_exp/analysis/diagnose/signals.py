@@ -228,7 +228,7 @@ class Signals:
     @property
     def price_text(self) -> str:
         """The price of the KL, likewise: `beta 0.05`, or PPO's `init_kl_coef 0.015`."""
-        for name in ("algo.init_kl_coef", "algo.args.beta"):
+        for name in ("algo.args.init_kl_coef", "algo.args.beta"):
             if (price := self.setting(name)) is not None:
                 return f"{name.rpartition('.')[2]} {price:g}"
         return "beta"
@@ -248,13 +248,13 @@ class Signals:
     def hold_policy(self) -> list[str]:
         """Overrides that keep the policy closer to its initial weights: a lower KL target or a higher price of the KL,
         or else a lower learning rate."""
-        price, target = self.setting("algo.init_kl_coef"), self.setting("algo.target_kl")
+        price, target = self.setting("algo.args.init_kl_coef"), self.setting("algo.args.target_kl")
         if price is None:
             hold = self.set_arg("beta", max(2 * self.arg("beta", 0.0), 0.05))
         elif target is None:
-            hold = f"algo.init_kl_coef={max(2 * price, 0.05):g}"
+            hold = f"algo.args.init_kl_coef={max(2 * price, 0.05):g}"
         else:
-            hold = f"algo.target_kl={target / 2:g}"
+            hold = f"algo.args.target_kl={target / 2:g}"
         return [hold, self.lower_rate(2)]
 
     def raise_entropy(self) -> list[str]:

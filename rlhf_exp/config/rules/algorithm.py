@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, TRL_SAMPLING
 from rlhf_exp.config.device import count_processes
 from rlhf_exp.config.rules.files import check_function
-from rlhf_exp.config.schema import TASKS, Config, Grpo, Ppo, conflict
+from rlhf_exp.config.schema import TASKS, Config, conflict
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import one_of
 from rlhf_exp.errors import Problem, show
@@ -97,28 +97,23 @@ def check_groups(cfg: Config) -> Iterator[Problem]:
 
 
 def check_grpo(cfg: Config) -> Iterator[Problem]:
-    """Whether `alpha` and `loss_constant` are set only for losses that read them, and a curriculum rises from step 0,
-    within budget and steps."""
-    if not isinstance(cfg.algo, Grpo):
-        return
-    loss = cfg.algo.args.get("loss_type")
-    if cfg.algo.hybrid.alpha is not None and loss != "hybrid":
-        yield conflict(cfg, "algo.hybrid.alpha", f"only with loss_type=hybrid, not with loss_type={show(loss)}")
-    if cfg.algo.loss_constant is not None and loss not in ("dr_grpo", "hybrid"):
-        why = f"only with loss_type=dr_grpo or hybrid, not with loss_type={show(loss)}"
-        yield conflict(cfg, "algo.loss_constant", why)
-    if cfg.algo.curriculum is None:
-        return
-    budgets, steps = cfg.algo.curriculum.budgets, cfg.algo.curriculum.from_steps
-    last = cfg.algo.args.get("max_steps", -1)
+    """Whether `hybrid_alpha` and `loss_constant` are set only for losses that read them, and a curriculum rises from
+    step 0, within budget and steps."""
+    args, loss = cfg.algo.args, cfg.algo.args.get("loss_type")
+    for name, losses in {"hybrid_alpha": ["hybrid"], "loss_constant": ["dr_grpo", "hybrid"]}.items():
+        if args.get(name) is not None and loss not in losses:
+            why = f"only with loss_type={' or '.join(losses)}, not with loss_type={show(loss)}"
+            yield conflict(cfg, f"algo.args.{name}", why)
+    budgets, steps = args.get("curriculum_budgets", []), args.get("curriculum_from_steps", [])
+    last = args.get("max_steps", -1)
     if budgets != sorted({*budgets}) or max(budgets, default=0) > cfg.max_tokens:
-        yield conflict(cfg, "algo.curriculum.budgets", f"must rise, to at most max_tokens={cfg.max_tokens}")
+        yield conflict(cfg, "algo.args.curriculum_budgets", f"must rise, to at most max_tokens={cfg.max_tokens}")
     if steps != sorted({*steps}) or steps[:1] != [0] * min(1, len(budgets)) or len(steps) != len(budgets):
-        why = "must rise from 0, with a step for each of algo.curriculum.budgets"
-        yield conflict(cfg, "algo.curriculum.from_steps", why)
+        why = "must rise from 0, with a step for each of algo.args.curriculum_budgets"
+        yield conflict(cfg, "algo.args.curriculum_from_steps", why)
     elif 0 < last <= max(steps, default=0):
         why = f"must be below algo.args.max_steps={last}, or a stage never begins"
-        yield conflict(cfg, "algo.curriculum.from_steps", why)
+        yield conflict(cfg, "algo.args.curriculum_from_steps", why)
 
 
 def check_sft(cfg: Config) -> Iterator[Problem]:
@@ -154,23 +149,24 @@ def check_late(cfg: Config) -> Iterator[Problem]:
 
 
 def check_ppo(cfg: Config) -> Iterator[Problem]:
-    """Whether PPO has the given arguments of TRL, and its own keys fit together."""
-    if not isinstance(cfg.algo, Ppo):
+    """Whether PPO's arguments fit together."""
+    args = cfg.algo.args
+    if cfg.algo.name != "ppo":
         return
-    algo, args = cfg.algo, cfg.algo.args
-    if algo.target_kl is not None:
-        if algo.init_kl_coef == 0:
-            yield conflict(cfg, "algo.init_kl_coef", "must be > 0 with algo.target_kl, which steers it by factors")
+    if args.get("target_kl") is not None:
+        if args.get("init_kl_coef") == 0:
+            why = "must be > 0 with algo.args.target_kl, which steers it by factors"
+            yield conflict(cfg, "algo.args.init_kl_coef", why)
         for name in [name for name, *neutral in NEUTRAL if args.get(name) not in neutral]:
-            why = "not with algo.target_kl, which is steered to by a KL of temperature, top_p and top_k alone"
+            why = "not with algo.args.target_kl, which is steered to by a KL of temperature, top_p and top_k alone"
             yield conflict(cfg, f"algo.args.{name}", why)
-    if algo.critic == "separate" and cfg.peft.quantization:
-        why = "is trained in full, which 4-bit weights cannot be; use algo.critic=shared"
-        yield conflict(cfg, "algo.critic", why)
+    if args.get("critic") == "separate" and cfg.peft.quantization:
+        why = "is trained in full, which 4-bit weights cannot be; use algo.args.critic=shared"
+        yield conflict(cfg, "algo.args.critic", why)
     rounds, accumulated = args.get("steps_per_generation"), args.get("gradient_accumulation_steps", 1)
     if rounds is not None and rounds % accumulated:
         why = f"must be a multiple of algo.args.gradient_accumulation_steps={accumulated}"
         yield conflict(cfg, "algo.args.steps_per_generation", f"{why}, for a minibatch must not span two rollouts")
-    if algo.critic_warmup_steps >= args.get("max_steps", -1) > 0:
+    if args.get("critic_warmup_steps", 0) >= args.get("max_steps", -1) > 0:
         why = f"must be below algo.args.max_steps={args['max_steps']}, or the policy learns nothing"
-        yield conflict(cfg, "algo.critic_warmup_steps", why)
+        yield conflict(cfg, "algo.args.critic_warmup_steps", why)

@@ -13,7 +13,7 @@ from rlhf_exp import processes
 from rlhf_exp.algorithms import TRL_SAMPLING
 from rlhf_exp.config import device
 from rlhf_exp.config.device import count_completions, count_processes, targets_other_hardware
-from rlhf_exp.config.schema import Config, Ppo, conflict, find_value
+from rlhf_exp.config.schema import Config, conflict, find_value
 from rlhf_exp.config.values import one_of
 from rlhf_exp.errors import Problem
 
@@ -193,8 +193,8 @@ def _check_sharded(cfg: Config) -> Iterator[Problem]:
         if cfg.generation.method == "trl":
             yield conflict(cfg, "generation", f"{why}; use generation=compact")
         keys += [f"algo.args.{name}" for name in TRL_SAMPLING]
-    if isinstance(cfg.algo, Ppo):  # its KL is exact
-        keys += ["algo.target_kl"]
+    if "target_kl" in args:  # PPO, whose KL is exact
+        keys += ["algo.args.target_kl"]
         keys += [f"algo.args.{name}" for name in ("top_p", "top_k") if args.get(name) not in (0, 1)]
     for key in keys:
         if find_value(cfg, key) not in (None, False):

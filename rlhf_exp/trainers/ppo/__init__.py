@@ -1,36 +1,37 @@
 """PPO as a subclass of TRL's GRPOTrainer: its arguments here; trainer.py (rollouts and loss), actor_critic.py (the
 critic's part in training and saving), advantages.py (rewards per token, GAE, the price of KL), critic.py.
 
-    PPOConfig(output_dir="x", per_device_train_batch_size=32, steps_per_generation=4, num_iterations=2)
+    build_args(compose_config(["algo=ppo", "algo.args.num_iterations=2"]))      # a PPOConfig
 
 A rollout is `generation_batch_size` completions. Training passes over it `num_iterations` times (the PPO epochs), each
 time in reshuffled minibatches of per_device_train_batch_size x gradient_accumulation_steps.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from trl import GRPOConfig
 
 
-@dataclass
+@dataclass(kw_only=True)
 class PPOConfig(GRPOConfig):
-    """The keys of `algo=ppo` (schema.Ppo); conf/algo/ppo.yaml says what each is."""
+    """TRL's arguments and PPO's own, whose defaults, and what each is, stand in conf/algo/ppo.yaml alone."""
 
     num_generations: int | None = 1
     loss_type: str = "dapo"
     beta: float = 0.0
-    critic: str = "shared"
-    critic_learning_rate: float = 1e-3
-    critic_warmup_steps: int = 0
-    vf_coef: float = 0.1
-    cliprange_value: float | None = 0.2
-    gamma: float = 1.0
-    lam: float = 1.0
-    whiten_advantages: bool = True
-    init_kl_coef: float = 0.05
-    target_kl: float | None = None
-    kl_horizon: int = 10_000
-    missing_eos_penalty: float | None = None
+    critic: Literal["shared", "separate"]
+    critic_learning_rate: float
+    critic_warmup_steps: int
+    vf_coef: float
+    cliprange_value: float | None
+    gamma: float
+    lam: float
+    whiten_advantages: bool
+    init_kl_coef: float
+    target_kl: float | None
+    kl_horizon: int
+    missing_eos_penalty: float | None
 
     def __post_init__(self) -> None:
         """GRPO refuses groups of one. PPO has them, since its advantages do not compare completions of one prompt."""

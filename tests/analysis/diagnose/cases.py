@@ -101,7 +101,7 @@ def make_calibration(runs=40):
         evaluation |= {"baseline": evaluation["baseline"] | {"loss": interval(0.69, 0.02)}}
         evaluation["trained"]["loss"] = interval(0.69 - gain, 0.02)
         config = make_config(algo, reward={"weights": {"outcome": 1.0, "format": 1.0}})
-        config["algo"]["target_kl"] = 3.0
+        config["algo"]["args"]["target_kl"] = 3.0
         found.append(score_run(make_metrics(algo, courses, seed=seed), Evaluation(**evaluation), config))
     right = {name: [1, 1] for name in found[0]}
     return Calibration({name: [scores[name] for scores in found] for name in found[0]}, ["constructed"] * runs, right)

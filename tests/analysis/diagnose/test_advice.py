@@ -12,8 +12,8 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.runs.records import Evaluation
 from tests.analysis.diagnose.cases import HEALTHY, judge, make_calibration, make_metrics
 
-RATE, BETA, COEF = "algo.args.learning_rate=", "algo.args.beta=", "algo.init_kl_coef="
-WARMUP, CRITIC = "algo.args.warmup_steps=", "algo.critic_learning_rate="
+RATE, BETA, COEF = "algo.args.learning_rate=", "algo.args.beta=", "algo.args.init_kl_coef="
+WARMUP, CRITIC = "algo.args.warmup_steps=", "algo.args.critic_learning_rate="
 ADVICE = {
     "the remedy that most findings share": (
         [], [[BETA + "0.1", RATE + "0.0005"], ["max_tokens=192"], [RATE + "0.00025"]],
@@ -41,8 +41,8 @@ ADVICE = {
         ["algo=ppo", CRITIC + "1e-9"], [[CRITIC + "2.5e-10", RATE + "0.00025"]], [CRITIC + "0.005"],
         [CRITIC + "0.005"],
     ),
-    "a value loss that has no weight": (["algo=ppo", "algo.vf_coef=1e-12"], [[CRITIC + "0.00125"]],
-                                        ["algo.vf_coef=0.1"], ["algo.vf_coef=0.1"]),
+    "a value loss that has no weight": (["algo=ppo", "algo.args.vf_coef=1e-12"], [[CRITIC + "0.00125"]],
+                                        ["algo.args.vf_coef=0.1"], ["algo.args.vf_coef=0.1"]),
     "several settings are all set back": (
         ["algo=ppo", RATE + "3e-3", "algo.args.epsilon=1000"], [[COEF + "0.05", RATE + "0.0015"]],
         [RATE + "0.0005", "algo.args.epsilon=0.2"], [RATE + "0.0005"],

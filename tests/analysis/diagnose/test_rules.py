@@ -79,7 +79,7 @@ SILENT = {
 def test_each_kind_of_failure_is_named(kind):
     name, algo, courses, changes = SILENT[kind]
     config = make_config(algo, {"learning_rate": 1e-3}, reward={"weights": {"outcome": 1.0, "format": 1.0}})
-    config["algo"]["target_kl"] = 3.0
+    config["algo"]["args"]["target_kl"] = 3.0
     calibration = cases.make_calibration()
     report = judge(courses, algo, make_evaluation(algo=algo, **changes), config, calibration, seed=7)
     assert report.health == "warning"

@@ -13,7 +13,7 @@ from rlhf_exp.trainers.grpo import set_budget
 from tests.trainers.references import assert_same_gradient, copy_float64, move
 
 KL = "algo.args.beta=0.5"
-HYBRID = ["loss_type=hybrid", "algo.hybrid.alpha=0.3"]
+HYBRID = ["loss_type=hybrid", "algo.args.hybrid_alpha=0.3"]
 ENTROPY = "algo.args.entropy_coef=0.5"
 ADAPTIVE = ["+algo.args.use_adaptive_entropy=true", "+algo.args.entropy_coef_delta=0.25"]
 DELTA = "+algo.args.delta=1.3"
@@ -114,9 +114,12 @@ def compare(trainer, batch, expected, policy):
 CASES = {
     "grpo": (["loss_type=grpo"], {"share": 1.0}),
     "dr_grpo": (["loss_type=dr_grpo"], {"share": None}),
-    "dr_grpo by another constant": (["loss_type=dr_grpo", "algo.loss_constant=160"], {"share": None, "budget": 160}),
+    "dr_grpo by another constant": (
+        ["loss_type=dr_grpo", "algo.args.loss_constant=160"],
+        {"share": None, "budget": 160},
+    ),
     "hybrid": ([*HYBRID], {"share": 0.3}),
-    "hybrid by another constant": ([*HYBRID, "algo.loss_constant=160"], {"share": 0.3, "budget": 160}),
+    "hybrid by another constant": ([*HYBRID, "algo.args.loss_constant=160"], {"share": 0.3, "budget": 160}),
     "hybrid by budget": (["loss_type=hybrid"], {"share": 40 / 512}),
     "kl penalty": (["loss_type=grpo", KL], {"share": 1.0, "beta": 0.5}),
     "kl penalty without its correction": (
@@ -162,7 +165,7 @@ def test_each_term_changes_the_loss_so_that_the_comparison_means_something(sampl
 
 @pytest.mark.parametrize(("loss", "share"), [(["loss_type=grpo"], 1.0), (HYBRID, 0.3)])
 def test_clipped_advantages_are_those_of_the_loop_and_are_counted(sample, loss, share):
-    trainer, batch, start = sample(*loss, "algo.advantage_clip=0.6")
+    trainer, batch, start = sample(*loss, "algo.args.advantage_clip=0.6")
     rows, policy = read_rows(trainer, batch), copy_float64(trainer.model)
     advantages, free = slow_advantages(trainer, rows, limit=0.6), slow_advantages(trainer, rows)
     outside = sum(abs(value) > 0.6 for value in free) / 8

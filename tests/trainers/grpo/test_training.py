@@ -11,7 +11,7 @@ from rlhf_exp.trainers.rollouts import Rollouts
 from tests.building import UNTRAINED
 
 TIMES = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second")
-STAGES = ["algo.curriculum.budgets=[8,16,24]", "algo.curriculum.from_steps=[0,2,4]"]
+STAGES = ["algo.args.curriculum_budgets=[8,16,24]", "algo.args.curriculum_from_steps=[0,2,4]"]
 
 
 def read_log(trainer, *left_out):
@@ -77,9 +77,9 @@ def test_off_is_trls_trainer_bit_for_bit(make_parts, make_trainer, loss, monkeyp
 def test_what_changes_nothing_is_grpo_bit_for_bit(make_trainer):
     plain = trained(make_trainer("algo.args.max_steps=3"))
     for metric, overrides in {
-        "hybrid/alpha": ["loss_type=hybrid", "algo.hybrid.alpha=1"],
-        "advantages/clipped_ratio": ["algo.advantage_clip=100"],
-        "completions/budget": ["algo.curriculum.budgets=[40]", "algo.curriculum.from_steps=[0]"],
+        "hybrid/alpha": ["loss_type=hybrid", "algo.args.hybrid_alpha=1"],
+        "advantages/clipped_ratio": ["algo.args.advantage_clip=100"],
+        "completions/budget": ["algo.args.curriculum_budgets=[40]", "algo.args.curriculum_from_steps=[0]"],
     }.items():
         ours = trained(make_trainer("algo.args.max_steps=3", *overrides))
         assert read_log(ours, metric) == read_log(plain), metric
@@ -90,7 +90,7 @@ def test_what_changes_nothing_is_grpo_bit_for_bit(make_trainer):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
-    [["loss_type=hybrid", "algo.hybrid.alpha=0.3", "algo.advantage_clip=0.6"], STAGES],
+    [["loss_type=hybrid", "algo.args.hybrid_alpha=0.3", "algo.args.advantage_clip=0.6"], STAGES],
 )
 def test_one_batch_of_8_and_two_of_4_are_the_same_step(make_trainer, overrides):
     """Plain gradient descent, so that a difference of the gradients stays one of the weights: Adam would hide a scale
@@ -123,8 +123,8 @@ def test_a_curriculum_bounds_sampling_and_is_logged(make_trainer, method):
 def test_a_budget_changes_with_a_rollout_only(make_trainer):
     """Two minibatches a rollout: the stage that begins at step 1 waits for the rollout of step 2."""
     trainer = make_trainer(
-        "algo.curriculum.budgets=[8,16]", "algo.curriculum.from_steps=[0,1]", "+algo.args.steps_per_generation=2",
-        "algo.args.max_steps=4", "loss_type=hybrid",
+        "algo.args.curriculum_budgets=[8,16]", "algo.args.curriculum_from_steps=[0,1]", "loss_type=hybrid",
+        "+algo.args.steps_per_generation=2", "algo.args.max_steps=4",
     )  # fmt: skip
     trainer.train()
     log = read_log(trainer)

@@ -32,6 +32,12 @@ LENGTHS = [(3, 6), (5, 1), (1, 4), (4, 0), (2, 3), (5, 5), (3, 2), (1, 1)]
 """Tokens of prompt and completion of each row: left and right padding of every amount, and a masked completion."""
 PROMPTS = ["a", "bcd", "ef", "ghijk", "lm", "nop", "q", "rstu"]
 ROWS = [{"prompt": prompt} for prompt in PROMPTS]
+OWN = {
+    "critic": "shared", "critic_learning_rate": 1e-3, "critic_warmup_steps": 0, "vf_coef": 0.1, "cliprange_value": 0.2,
+    "gamma": 1.0, "lam": 1.0, "whiten_advantages": True, "init_kl_coef": 0.05, "target_kl": None, "kl_horizon": 10_000,
+    "missing_eos_penalty": None,
+}  # fmt: skip
+"""The arguments of PPO that TRL does not have."""
 ONE_BATCH = {"per_device_train_batch_size": 8, "steps_per_generation": 1}
 ARCHITECTURES = ("gpt2", "qwen3")
 
@@ -59,7 +65,7 @@ def make_trainer(path, folder, dtype=torch.float32, peft_config=None, **args):
     args = {
         "per_device_train_batch_size": 2, "steps_per_generation": 4, "max_completion_length": 6, "max_steps": 8,
         "learning_rate": 1e-3, "save_strategy": "no", "logging_steps": 1, "report_to": [], "disable_tqdm": True,
-        "use_cpu": True, "bf16": False, "gradient_checkpointing": False, "disable_dropout": True, **args,
+        "use_cpu": True, "bf16": False, "gradient_checkpointing": False, "disable_dropout": True, **OWN, **args,
     }  # fmt: skip
     trainer = PPOTrainer(
         model=path,
@@ -344,7 +350,9 @@ def test_a_target_is_steered_to_by_the_exact_kl(make):
 
 
 def test_our_keys_reach_the_trainers_config_and_completions_come_without_groups():
-    args = build_args(compose_config(["algo=ppo", "device=cpu", "algo.critic=separate", "algo.target_kl=0.1"]))
+    args = build_args(
+        compose_config(["algo=ppo", "device=cpu", "algo.args.critic=separate", "algo.args.target_kl=0.1"])
+    )
     assert (args.critic, args.target_kl, args.num_generations, args.generation_batch_size) == ("separate", 0.1, 1, 128)
     with pytest.raises(ConfigError, match="^algo.args: .*num_generations=3"):
         build_args(compose_config(["algo=ppo", "device=cpu", "+algo.args.num_generations=3"]))

@@ -54,7 +54,8 @@ def truncation(run: Signals) -> Suspicion:
 def misses_end_of_text(run: Signals) -> Suspicion | None:
     """How much more of the first rollouts' completions are cut off than of the start model's held-out ones. Not with
     other budgets or another temperature than on held-out rows."""
-    if run.setting("algo.curriculum.budgets") or run.setting("eval.temperature", 1.0) != run.arg("temperature", 1.0):
+    temperature = run.setting("eval.temperature", 1.0)
+    if run.setting("algo.args.curriculum_budgets") or temperature != run.arg("temperature", 1.0):
         return None
     first = run.series(CLIPPED)[:LEAST_ROWS]
     cut, whole = median(share for _, share in first), run.read("baseline/truncation_rate")["value"]

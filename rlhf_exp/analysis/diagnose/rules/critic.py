@@ -38,7 +38,7 @@ def value_loss_spike(run: Signals) -> Suspicion:
 
 def _help_critic(run: Signals) -> list[str]:
     """Overrides for a better critic: a weight for its loss if it has hardly any, else a quarter of its rate."""
-    if run.setting("algo.vf_coef", 1.0) < LEAST:
-        return ["algo.vf_coef=0.1"]
-    rate = run.setting("algo.critic_learning_rate")
-    return [f"algo.critic_learning_rate={rate / 4:g}", run.lower_rate(2)] if rate else [run.lower_rate(2)]
+    if run.setting("algo.args.vf_coef", 1.0) < LEAST:
+        return ["algo.args.vf_coef=0.1"]
+    rate = run.setting("algo.args.critic_learning_rate")
+    return [f"algo.args.critic_learning_rate={rate / 4:g}", run.lower_rate(2)] if rate else [run.lower_rate(2)]
