@@ -19,7 +19,6 @@ from rlhf_exp.config.rules.files import find_missing_weights
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.runs.files import write_text
-from rlhf_exp.runs.inputs import find_unknown_code, note_code
 from rlhf_exp.runs.lock import claim, point_latest
 from rlhf_exp.runs.plan import Plan, check_resume, check_run_folder, plan_job, start_anew
 from rlhf_exp.runs.records import read_record
@@ -110,7 +109,7 @@ def plan_run(config: Config, numbered: bool) -> Plan:
     tell(f"{config.algo.name} on {config.task.name}, model {model}, seed {config.seed}: {config.output_dir}")
     folder = Path(config.resume or config.output_dir)
     if config.resume:
-        for note in (*check_resume(config), *(f"resume={folder}: {line}" for line in find_unknown_code(config))):
+        for note in check_resume(config):
             tell(note)
         plan = Plan.SKIP if read_record(folder).status == "finished" else Plan.START
     else:
@@ -128,7 +127,6 @@ def _prepare_folder(config: Config, cfg: DictConfig, settings: DictConfig, folde
     texts["overrides"] = OmegaConf.to_yaml(settings.overrides.task)
     if config.resume is None:
         start_anew(folder)
-        note_code(config)
     for log in folder.glob("error-*.log"):
         log.unlink()
     (folder / ".hydra").mkdir(exist_ok=True)

@@ -7,10 +7,8 @@ run.json holds them as `inputs`. Modules that a reward's file imports are not in
 """
 
 import json
-import os
 import re
 from collections.abc import Iterable
-from contextlib import suppress
 from functools import lru_cache
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -26,9 +24,6 @@ from rlhf_exp.runs.folder import RunFolder
 WEIGHTS = re.compile(r"\.(safetensors|json|txt|model|jinja)$")
 MANIFEST, BEST = "manifest.json", "best.json"
 """What a run writes beside weights, which are the same without (manifest.py, best.py)."""
-KNOWN = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rlhf_exp" / "code"
-"""An empty file for each file of code with which a run was begun on this machine, by its hash; a run's folder, which
-may be another's, could say anything."""
 SHOWN = 8  # digits of a hash in a message
 
 
@@ -48,28 +43,6 @@ def hash_inputs(cfg: Config) -> dict[str, str]:
     for key, where in cfg.list_functions().items():
         found[key] = f"{hash_path(_find_file(where))}:{where.rpartition(':')[2]}"
     return found
-
-
-def note_code(cfg: Config) -> None:
-    """Note the files of code that the user names for a new run."""
-    with suppress(OSError):  # a home that cannot be written: resuming then names them
-        KNOWN.mkdir(parents=True, exist_ok=True)
-        for where in cfg.list_functions().values():
-            (KNOWN / hash_path(_find_file(where))).touch()
-
-
-def find_unknown_code(cfg: Config) -> list[str]:
-    """A line for each file of code that a resumed run names, and with which no run was begun on this machine; and for
-    a model whose code is run."""
-    lines = []
-    for key, where in cfg.list_functions().items():
-        if not (KNOWN / (digest := hash_path(file := _find_file(where)))).exists():
-            lines.append(
-                f"{key}={where} runs {file.resolve()} (sha256 {digest[:SHOWN]}); no run was begun with it here"
-            )
-    if cfg.model.trust_remote_code:
-        lines.append(f"model.trust_remote_code=true runs the code of {cfg.model.path}")
-    return lines
 
 
 def list_changes(before: dict[str, str], now: dict[str, str]) -> list[str]:

@@ -1,5 +1,5 @@
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -7,9 +7,7 @@ import pytest
 from rlhf_exp import pipeline
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.launch.job import plan_run
-from rlhf_exp.runs import inputs
-from rlhf_exp.runs.inputs import check_inputs, find_unknown_code, hash_inputs, hash_rows, hash_weights, note_code
+from rlhf_exp.runs.inputs import check_inputs, hash_inputs, hash_rows, hash_weights
 from rlhf_exp.runs.plan import Plan, check_resume, plan_job
 from tests.runs.building import leave_run
 
@@ -53,27 +51,6 @@ def test_another_content_behind_the_same_name_is_refused(begin, file, key):
         check_resume(compose_config([*overrides, "resume=there"]))
     with pytest.raises(ConfigError, match=rf"^output_dir=there: is a run of other inputs \({key} "):
         plan_job(skip)
-
-
-def test_a_resumed_run_names_the_files_of_code_with_which_no_run_was_begun_here(begin, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(inputs, "KNOWN", tmp_path / "home" / "code")
-    cfg = compose_config([*begin(), "resume=there"])
-    said = f"resume=there: reward.functions.short=mine.py:short runs {tmp_path}/mine.py (sha256 "
-
-    def plan():
-        plan_run(cfg, numbered=False)
-        return [line for line in capsys.readouterr().out.splitlines() if " runs " in line]
-
-    [line] = plan()
-    assert line.startswith(said) and line.endswith("); no run was begun with it here")
-    note_code(cfg)
-    assert plan() == []
-    Path("mine.py").write_text(Path("mine.py").read_text() + "\n")
-    [line] = find_unknown_code(cfg)
-    assert "mine.py:short" in line
-    assert find_unknown_code(replace(cfg, model=replace(cfg.model, trust_remote_code=True)))[1:] == [
-        f"model.trust_remote_code=true runs the code of {cfg.model.path}"
-    ]
 
 
 @pytest.mark.parametrize("way", ["resume=there", "skip_finished=true"])
