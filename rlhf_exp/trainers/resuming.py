@@ -12,8 +12,8 @@ on is checked by tests/trainers/test_resuming.py and test_saving.py.
 """
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.errors import ConfigError, say
 from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, WORK, name_of_rank, rotate
 from rlhf_exp.runs.files import write_json
-from rlhf_exp.runs.manifest import STAGING, staged
+from rlhf_exp.runs.manifest import staged
 
 AnyTrainer: Any = object  # the base of a class that comes before a TRL trainer among the bases; checkers take any
 
@@ -115,8 +115,7 @@ class Resumable(AnyTrainer):
             return
         with processes.enter_on_main(staged(folder, name)) as self._staging:
             try:
-                with _naming_a_full_disk(folder / name):
-                    super()._save_checkpoint(model, trial)
+                super()._save_checkpoint(model, trial)
                 (self._staging / name / "training_args.bin").unlink(missing_ok=True)  # a pickle that nothing reads
                 if self.meter is not None:
                     write_json(self._staging / name / WORK, self.meter.counts)
@@ -158,21 +157,6 @@ class Resumable(AnyTrainer):
     def _follower(self) -> nn.Module | None:
         """The reference if it follows the policy (sync_ref_model), so that it differs from the start model; or None."""
         return self.ref_model if getattr(self.args, "sync_ref_model", False) else None
-
-
-@contextmanager
-def _naming_a_full_disk(checkpoint: Path) -> Iterator[None]:
-    """torch.save says only "enforce fail at inline_container.cc" where a disk is full: its cause is asked for."""
-    try:
-        yield
-    except RuntimeError as error:
-        if "inline_container" not in str(error) and "PytorchStreamWriter" not in str(error):
-            raise
-        try:
-            (checkpoint.parent / STAGING / "probe").write_bytes(bytes(2**20))
-        except OSError as cause:
-            raise OSError(cause.errno, cause.strerror, str(checkpoint)) from error
-        raise
 
 
 class RepeatOrder(RepeatSampler):
