@@ -99,7 +99,7 @@ def add_callbacks(
         if cfg.algo.args.get("use_vllm"):
             trainer.add_callback(EngineCallback(trainer))
         if monitor.completions:
-            trainer.add_callback(CompletionsWriter(trainer, experiment.folder, monitor.completions))
+            trainer.add_callback(CompletionsWriter(trainer, experiment.folder.path, monitor.completions))
     if cfg.preflight == "on":
         trainer.add_callback(FirstSteps(trainer, experiment))
     meter = ComputeMeter(cfg.train_tokens)

@@ -63,8 +63,7 @@ def test_run_json_says_what_ran_and_what_it_cost(first):
     assert record["steps"] == 4 and record["prompt_tokens"] == 4 * 16 * 7
     assert record["completion_tokens"] == record["work"]["decode_passes"]
     assert set(record["seconds"]) == {"load", "baseline", "preflight", "train", "evaluate", "report"}
-    size = (first.path / "completions.jsonl").stat().st_size
-    assert size > 0 and record["completions_mb"] == round(size / 1e6, 3)
+    assert (first.path / "completions.jsonl").stat().st_size > 0
     assert record["peak_memory_mb"] > 100 and record["versions"]["trl"]
 
 

@@ -4,10 +4,7 @@ from collections import Counter
 
 import pytest
 
-from rlhf_exp.callbacks import completions
 from rlhf_exp.callbacks.completions import CompletionsWriter
-from rlhf_exp.runs.folder import RunFolder
-from rlhf_exp.runs.records import RunRecord
 from tests.building import QUIET, ROLLOUTS_OF_8, UNTRAINED, build, read_jsonl, reward_length
 
 ROWS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ."} for i in range(16)]
@@ -22,7 +19,7 @@ def train(folder, *overrides, most=8, rows=ROWS, resume=None):
     """The lines that training has written, and TRL's figures of each step."""
     trainer = build(folder, *SMALL, *overrides, rows=rows, reward=reward_length)
     trainer.processing_class.chat_template = "{% for message in messages %}{{ message.content }} {% endfor %}"
-    trainer.add_callback(CompletionsWriter(trainer, RunFolder(folder, RunRecord()), most))
+    trainer.add_callback(CompletionsWriter(trainer, folder, most))
     trainer.train(resume_from_checkpoint=resume)
     logged = {row["step"]: row for row in trainer.state.log_history if "reward" in row}
     return read_jsonl(folder / "completions.jsonl"), logged
@@ -69,18 +66,3 @@ def test_a_prompt_of_messages_is_written_as_in_samples_jsonl(tmp_path):
     lines, _ = train(tmp_path, *ROLLOUTS_OF_8["grpo"], "algo.args.max_steps=1", rows=rows)
     assert len(lines) == 8 and all(row["prompt"] == "2 + 2 ?" and row["messages"] == messages for row in lines)
     assert all(isinstance(row["completion"], str) for row in lines)
-
-
-def test_above_the_bound_rollouts_are_thinned_out_evenly_also_after_resuming(tmp_path, monkeypatch):
-    checkpoints = ["algo.args.save_strategy=steps", "algo.args.save_steps=5", "algo.args.save_total_limit=3"]
-    given = [*ROLLOUTS_OF_8["grpo"], "algo.args.max_steps=11", *checkpoints]
-    whole, _ = train(tmp_path, *given)
-    size = (tmp_path / "completions.jsonl").stat().st_size
-    monkeypatch.setattr(completions, "MOST_BYTES", size // 3)
-    (tmp_path / "bounded").mkdir()
-    bounded, _ = train(tmp_path / "bounded", *given)
-    assert bounded == [row for row in whole if row["rollout"] in (4, 8)]
-    # With lines that the checkpoint does not know.
-    checkpoint = tmp_path / "bounded" / "checkpoints" / "checkpoint-5"
-    resumed, _ = train(tmp_path / "bounded", *given, resume=str(checkpoint))
-    assert resumed == bounded

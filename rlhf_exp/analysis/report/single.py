@@ -35,7 +35,6 @@ from rlhf_exp.runs.settings import read_key, read_typed
 COSTS = (
     Column("peak memory", at("peak_memory_mb"), "{:,.0f} MB".format),
     *(Column(key.replace("_", " "), at(key), "{:,}".format) for key in ("steps", "prompt_tokens", "completion_tokens")),
-    Column("completions of training", at("completions_mb"), "{:,.2f} MB".format),
 )
 """Figures of run.json that are shown after the time of each phase."""
 
