@@ -186,7 +186,6 @@ several where they share the cause."""
 CHECKS = {
     "budget_too_small": "end_of_text variance reward_reachability training_signal",
     "component_100": "reward_follows_outcome gameability_gap",
-    "dpo_displaced": "pairs_that_displace",
     "farmable_no_kl": "reward_follows_outcome adversarial_floor gameability_gap",
     "frozen_adapter": "parameters_change",
     "no_eos": "end_of_text sampling_is_the_policy",

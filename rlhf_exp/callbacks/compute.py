@@ -14,7 +14,6 @@ steps: the probe's passes, and those of a reference that is scored once before t
 import json
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -118,15 +117,6 @@ class ComputeMeter(TrainerCallback):
             logs["trained_tokens"] = self.counts["trained_tokens"]
             logs["sampled_tokens"] = self.counts["completion_tokens"]
             logs["step_seconds"] = round(self.counts["step_seconds"], 3)
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Passes and time inside are not training's."""
-        began, self._began, paused = self._began, None, time.perf_counter()
-        try:
-            yield
-        finally:
-            self._began = began and began + time.perf_counter() - paused
 
     def count_rollout(self, prompt_ids: list[list[int]], completion_ids: list[list[int]]) -> None:
         """Count the token ids of a rollout."""

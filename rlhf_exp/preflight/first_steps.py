@@ -19,11 +19,10 @@ from rlhf_exp.algorithms import PAIRS
 from rlhf_exp.config.rules.machine import SHARDED
 from rlhf_exp.errors import FailedCheck
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.scoring import evaluating
 from rlhf_exp.preflight import record_checks
 from rlhf_exp.preflight.check import Check
 from rlhf_exp.preflight.memory import try_longest_step
-from rlhf_exp.preflight.texts import check_held_rows, rank_pairs
+from rlhf_exp.preflight.texts import check_held_rows
 from rlhf_exp.trainers.rollouts import DIFFERENCE
 
 MOST_STEPS = 20
@@ -61,10 +60,6 @@ class FirstSteps(TrainerCallback):
             record_checks(self._experiment, found)
             return
         found += [] if self._cfg.device.use_cpu else [try_longest_step(self._trainer, self._experiment)]
-        if row.has_implicit_rewards and not row.unpaired:
-            model = self._trainer.accelerator.unwrap_model(self._trainer.model)
-            with self._trainer.meter.paused(), evaluating(model):
-                found.append(rank_pairs(model, self._experiment.tokenizer, self._experiment.task.train))
         record_checks(self._experiment, found)
         self._before = sum_tensors(self._trainer)
         modules = self._trainer.model.modules()

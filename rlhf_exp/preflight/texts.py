@@ -1,27 +1,24 @@
-"""Checks the rows and their texts: lengths, ends, the same rows in both splits, and pairs that may displace.
+"""Checks the rows and their texts: lengths, ends, and the same rows in both splits.
 
 check_texts(experiment, completions)            # of the start model, as just measured
-rank_pairs(model, tokenizer, task.train)        # once the model is loaded for training
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from transformers import GenerationConfig, PreTrainedConfig
 from trl.chat_template_utils import is_chat_template_prefix_preserving, is_chat_template_stop_token_trained
 
 from rlhf_exp.config.values import show
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.generation import list_eos
-from rlhf_exp.models.scoring import Model, pad
 from rlhf_exp.preflight.check import Check, judge
 from rlhf_exp.runs.records import Completion
 from rlhf_exp.tasks import Row
 from rlhf_exp.tasks.tokens import encode_prompts, encode_row
 
 ROWS = 64
-"""How many rows are encoded, and how many pairs are scored."""
+"""How many rows are encoded."""
 OVERLAP = 0.05
 """The share of held-out rows among the training rows from which held-out figures say nothing; below it is a warning:
 public data sets repeat some rows."""
@@ -164,27 +161,6 @@ def _count_held(rows: Sequence[Row], name: str) -> int:
     values = [str(row.get(name)) if isinstance(row.get(name), str | int) else "" for row in rows]
     pairs = zip(values, rows, strict=True)
     return sum(len(value) > 1 and f" {_normalise(value)} " in f" {_normalise(row['prompt'])} " for value, row in pairs)
-
-
-@torch.no_grad()
-def rank_pairs(model: Model, tokenizer: Any, rows: list[Row]) -> Check:
-    """The pairs, of the first ROWS, on which dpo is most likely to lower both answers: those of the highest CHES score.
-
-    With h(y) the sum of the last hidden states that predict the tokens of y: <h(chosen), h(rejected)> - |h(chosen)|^2,
-    here of means instead of sums, since lengths differ (Razin et al. 2024, arXiv:2410.08847, definition 2 and its
-    length-normalised form). Above 0 the rejected answer points along the chosen one further than that itself does.
-    """
-    scores = {}
-    for i, row in enumerate(rows[:ROWS]):
-        prompt, *answers = encode_row(tokenizer, row["prompt"], row["chosen"], row["rejected"])
-        inputs = pad([prompt + answer for answer in answers], tokenizer.pad_token_id, model.device)
-        states = model.get_decoder()(**inputs).last_hidden_state.double()
-        chosen, rejected = (states[j, len(prompt) - 1 :][: len(ids)].mean(0) for j, ids in enumerate(answers))
-        scores[row.get("id", i)] = float(chosen @ rejected - chosen @ chosen)
-    worst, above = sorted(scores, key=scores.__getitem__, reverse=True)[:SHOWN], sum(s > 0 for s in scores.values())
-    said = f"of the first {len(scores)} pairs {above} have a CHES score above 0, so that dpo may lower both answers"
-    figures = {"above_0": above, "pairs": len(scores), "worst": {name: scores[name] for name in worst}}
-    return Check("pairs_that_displace", "warned" if 2 * above > len(scores) else "passed", said, figures)
 
 
 def list_ends(experiment: Experiment) -> set[int]:

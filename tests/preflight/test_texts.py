@@ -4,12 +4,10 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-import torch
-from transformers import AutoModelForCausalLM
 
-from rlhf_exp.preflight.texts import check_texts, rank_pairs
+from rlhf_exp.preflight.texts import check_texts
 from rlhf_exp.runs.records import RunRecord
-from tests.building import UNTRAINED, build_experiment, build_random
+from tests.building import UNTRAINED, build_experiment
 from tests.preflight.test_first_steps import PAIRS, PROMPTS, UNPAIRED
 
 HELD_OUT = [{"id": f"h{i}", "prompt": f"use {i + 2} 7 9 make 55 ."} for i in range(40)]
@@ -118,26 +116,3 @@ def test_special_tokens_in_the_text_of_messages_and_at_the_end_of_prompts_are_a_
     change = lambda tokenizer: setattr(tokenizer, "chat_template", template)  # noqa: E731
     check_of = check(tmp_path, "grpo", rows=chat, change=change)["special_tokens"]
     assert check_of.figures == found and check_of.status == ("warned" if any(found.values()) else "passed")
-
-
-def test_the_ches_score_is_that_of_the_paper_and_ranks_the_worst_pairs_first(tmp_path):
-    experiment = build_experiment(tmp_path, *UNTRAINED, "device=cpu", "algo=dpo", rows=PAIRS)
-    tokenizer = experiment.tokenizer
-    model = build_random("qwen3", tokenizer, AutoModelForCausalLM)
-    answers = [" 8 * 7", " <think> 8 * 7", " 3"]
-    rows = [PAIRS[0] | {"id": str(i), "rejected": answer} for i, answer in enumerate(answers)]
-    found = rank_pairs(model, tokenizer, rows)
-    scores = {}
-    for row in rows:
-        sums = []
-        for answer in (row["chosen"], row["rejected"]):
-            prompt = tokenizer(row["prompt"])["input_ids"]
-            whole = tokenizer(row["prompt"] + answer + tokenizer.eos_token)["input_ids"]
-            with torch.no_grad():
-                states = model(torch.tensor([whole]), output_hidden_states=True).hidden_states[-1][0]
-            sums.append(states[len(prompt) - 1 : -1].double().mean(0))
-        scores[row["id"]] = (sums[0] @ sums[1] - sums[0] @ sums[0]).item()
-    assert scores["1"] == 0  # both answers are the same
-    assert found.figures["worst"] == pytest.approx(scores, abs=1e-5)
-    assert list(found.figures["worst"]) == sorted(scores, key=scores.get, reverse=True)
-    assert found.status == ("warned" if 2 * sum(score > 0 for score in scores.values()) > 3 else "passed")
