@@ -25,7 +25,6 @@ from rlhf_exp.models.adapters import record_base
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.preflight.first_steps import FirstSteps
 from rlhf_exp.runs.checkpoints import clear_unfinished, find_checkpoint, read_step
-from rlhf_exp.runs.environment import peak_memory_mb
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.runs.manifest import replace_folder, staged
@@ -162,8 +161,6 @@ def train_from_checkpoint(trainer: Resumable, folder: RunFolder, meter: ComputeM
         for callback in trainer.callback_handler.callbacks:
             if isinstance(callback, QuietProgress) and callback.training_bar is not None:
                 callback.training_bar.close()  # after an error it would be drawn over the message
-        if parts := meter.memory_mb:  # the rest: activations, caches, and on a CPU the libraries
-            folder.record.memory_mb = parts | {"rest": round(peak_memory_mb() - sum(parts.values()), 3)}
         _record(folder, meter, trainer.state.global_step)
 
 

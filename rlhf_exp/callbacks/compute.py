@@ -1,11 +1,9 @@
-"""Counts what training computes: the tokens trained on, completions sampled, and forward passes of each network; and
-the memory that each part of training holds.
+"""Counts what training computes: the tokens trained on, completions sampled, and forward passes of each network.
 
     meter = ComputeMeter(train_tokens=400_000)
     meter.watch(trainer)                     # forward hooks, and a callback that ends training at that many tokens
     trainer.train()
     meter.counts                             # run.json's `work`
-    meter.memory_mb                          # {"weights": 3.2, "gradients": 3.2, "optimizer": 6.4, "reference": 3.2}
 
 Passes are counted in sequences, not calls, so that 1 x 8 and 2 x 4 rows give the same count, and only inside optimizer
 steps: the probe's passes, and those of a reference that is scored once before the first step (dpo, kto), are left out.
@@ -13,13 +11,11 @@ steps: the probe's passes, and those of a reference that is scored once before t
 
 import json
 import time
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from peft import PeftModel
-from torch.distributed.tensor import DTensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import SaveStrategy
 
@@ -42,9 +38,6 @@ class ComputeMeter(TrainerCallback):
     completions, decode_passes: sequences that sampling began, and passes of one row for one token while sampling. Both
         stay 0 with vLLM, which samples with its own copy of the policy.
     step_seconds: time inside optimizer steps, with sampling and rewards; without logging, probe and checkpoints.
-
-    `memory_mb` is of this process (measure_memory), at the optimizer steps 1, 2, 3, 5, 9, ..., the largest of each
-    part: while only PPO's critic learns, the policy has neither gradients nor moments.
     """
 
     def __init__(self, train_tokens: int | None = None) -> None:
@@ -54,7 +47,6 @@ class ComputeMeter(TrainerCallback):
         self.counts: dict[str, Any] = dict.fromkeys(names, 0) | {"step_seconds": 0.0}
         self._new = dict.fromkeys(names, 0)  # on this process, in this step
         self._began: float | None = None  # None between steps, where nothing counts
-        self.memory_mb: dict[str, float] = {}
 
     def watch(self, trainer: Any) -> None:
         """Hook the networks of a `Resumable` trainer, and become its first callback, so that all others see the tokens
@@ -67,7 +59,6 @@ class ComputeMeter(TrainerCallback):
                 _hook(network, lambda kwargs, name=name: self._add(name, _count_rows(kwargs)))
         trainer.callback_handler.callbacks.insert(0, self)
         trainer.meter = self
-        self._trainer = trainer
 
     @property
     def share(self) -> float:
@@ -108,9 +99,6 @@ class ComputeMeter(TrainerCallback):
         for name, n in zip(self._new, processes.sum_over_ranks(list(self._new.values())), strict=True):
             self.counts[name] += round(n)
             self._new[name] = 0
-        if state.global_step.bit_count() <= 1:
-            for name, size in measure_memory(self._trainer, kwargs["optimizer"]).items():
-                self.memory_mb[name] = max(size, self.memory_mb.get(name, 0.0))
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if "train_runtime" not in logs:
@@ -138,35 +126,6 @@ class ComputeMeter(TrainerCallback):
     def _add(self, name: str, n: int) -> None:
         if self._began is not None:
             self._new[name] += n
-
-
-def measure_memory(trainer: Any, optimizer: Any) -> dict[str, float]:
-    """MB (10^6 bytes) of the tensors of each part of training that there is, by their storages, each counted once: of a
-    sharded tensor the part of this process, of one in 4 bits also its scales. `gradients` and `optimizer` are also of
-    PPO's critic."""
-    seen: dict[int, int] = {0: 0}  # an empty storage is at 0
-
-    def measure(tensors: Iterable[Any]) -> float:
-        before = sum(seen.values())
-        for tensor in tensors:
-            if isinstance(tensor, torch.Tensor):
-                local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
-                seen.setdefault(local.untyped_storage().data_ptr(), local.untyped_storage().nbytes())
-        return round((sum(seen.values()) - before) / 1e6, 3)
-
-    scorers = [getattr(function, "scorer", None) for function in getattr(trainer, "reward_funcs", [])]
-    networks = {"critic": getattr(trainer, "critic", None), "weights": trainer.model}
-    networks |= {"reference": getattr(trainer, "ref_model", None), "reward model": next(filter(None, scorers), None)}
-    parts = {name: measure(_list_tensors(network)) for name, network in networks.items() if network is not None}
-    parts["gradients"] = measure(parameter.grad for parameter in trainer.model.parameters())
-    return parts | {"optimizer": measure(value for of in optimizer.state.values() for value in of.values())}
-
-
-def _list_tensors(network: torch.nn.Module) -> Iterator[Any]:
-    for parameter in network.parameters():
-        quantized = getattr(parameter, "quant_state", None)  # of bitsandbytes
-        yield from [parameter, *(quantized.as_dict().values() if quantized is not None else [])]
-    yield from network.buffers()
 
 
 def _count_rows(kwargs: dict[str, Any]) -> int:

@@ -237,7 +237,6 @@ class RunRecord(Record):
     eval_engine: str | None = None
     tokens: int | None = None
     work: dict[str, int | float] = {}
-    memory_mb: dict[str, float] = {}
     pushed: str | None = None
 
 

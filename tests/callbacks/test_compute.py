@@ -1,13 +1,12 @@
 """What training counts, against TRL's own counts and those of the rows."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 import torch
 from transformers import DynamicCache, TrainerCallback
 
-from rlhf_exp.callbacks.compute import ComputeMeter, measure_memory
+from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter
 from rlhf_exp.models.generation import CACHE, CACHE_NAMES
 from rlhf_exp.runs.folder import RunFolder
@@ -205,47 +204,3 @@ def test_a_critic_of_its_own_has_passes_and_one_on_the_policys_states_has_none(t
     assert meter.count_tokens()["tokens"] == max(logged) < meter.counts["trained_tokens"]
     assert meter.counts["train_passes"] == 16
     assert meter.counts["critic_passes"] == passes  # once when it values the rollout, then once an epoch
-
-
-def count_mb(network, trained=False):
-    return sum(p.numel() * p.element_size() for p in network.parameters() if p.requires_grad or not trained) / 1e6
-
-
-def test_the_memory_of_each_part_is_that_of_its_tensors(tmp_path):
-    meter, trainer = train(tmp_path / "grpo", *GRPO, "algo.args.max_steps=1")
-    weights = pytest.approx(count_mb(trainer.model), rel=0.01)  # and the buffers of the positions
-    moments = pytest.approx(2 * count_mb(trainer.model), rel=0.01)  # and a count of steps for each parameter
-    expected = {"weights": weights, "gradients": weights, "optimizer": moments, "reference": weights}
-    assert meter.memory_mb == expected
-    meter, trainer = train(tmp_path / "lora", *GRPO, "algo.args.max_steps=1", "peft=lora")
-    trained = pytest.approx(count_mb(trainer.model, trained=True), rel=0.01)
-    assert set(meter.memory_mb) == {"weights", "gradients", "optimizer"}  # the reference is the base of the adapter
-    assert (meter.memory_mb["weights"], meter.memory_mb["gradients"]) == (
-        pytest.approx(count_mb(trainer.model), rel=0.01), trained,
-    )  # fmt: skip
-
-
-def test_the_memory_of_ppo_is_measured_once_its_policy_learns(tmp_path):
-    overrides = ["algo=ppo", "algo.critic=separate", "algo.critic_warmup_steps=1", "algo.args.max_steps=2"]
-    overrides += ["algo.args.per_device_train_batch_size=8", "algo.args.steps_per_generation=1"]
-    meter, trainer = train(tmp_path, *overrides)
-    both, critic = count_mb(trainer.model), count_mb(trainer.critic)  # the critic is a part of the model
-    sizes = {"critic": critic, "weights": both - critic, "reference": both - critic, "gradients": both}
-    sizes["optimizer"] = 2 * both
-    assert meter.memory_mb == {name: pytest.approx(size, rel=0.02) for name, size in sizes.items()}
-
-
-def test_the_reward_model_and_a_policy_in_4_bits_count_by_their_storages():
-    class Four(torch.nn.Parameter):
-        quant_state = SimpleNamespace(as_dict=lambda: {"absmax": torch.zeros(250), "quant_type": "nf4"})
-
-    policy, scorer = torch.nn.Module(), torch.nn.Linear(10, 100, bias=False)
-    policy.weight = Four(torch.zeros(8000, dtype=torch.uint8), requires_grad=False)
-    policy.view = torch.nn.Parameter(policy.weight.data[:10], requires_grad=False)  # of the same storage
-
-    def reward():
-        """A reward function."""
-
-    reward.scorer = scorer
-    found = measure_memory(SimpleNamespace(model=policy, reward_funcs=[len, reward]), SimpleNamespace(state={}))
-    assert found == {"weights": 0.009, "reward model": 0.004, "gradients": 0.0, "optimizer": 0.0}

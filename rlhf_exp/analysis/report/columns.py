@@ -193,11 +193,10 @@ TESTED = {
 }  # fmt: skip
 """In what settings are tested, as sentences call it."""
 
-COST, PASSES, MEMORY = ([_cost(*figure) for figure in TEXTS["sections"][name]] for name in ("cost", "passes", "memory"))
+COST, PASSES = ([_cost(*figure) for figure in TEXTS["sections"][name]] for name in ("cost", "passes"))
 
 PARTS = {
     "Cost": COST,
-    "Memory while training, MB": MEMORY,
     "Forward passes per update": PASSES,
 }
 """Tables of settings with headings of their own."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_exp.analysis.report.baselines import describe_baselines
-from rlhf_exp.analysis.report.columns import MEMORY, Column, at, fill, join_notes, list_columns
+from rlhf_exp.analysis.report.columns import Column, at, fill
 from rlhf_exp.analysis.report.curves import HEADING, plot_run, show_curves
 from rlhf_exp.analysis.report.data import describe_data
 from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Callout, Code, Columns, Heading, Table, Text, footnote
@@ -82,10 +82,7 @@ def describe_run(run: Run, out: Path | None = None) -> list[Block]:
     blocks += describe_findings(run)
     costs = [[phase, duration(spent)] for phase, spent in run.info.seconds.items()]
     costs += [[cost.name, cost.cell(run.info)] for cost in COSTS if cost.read(run.info)]
-    parts = list_columns([run], MEMORY)
-    costs += [[f"memory, {part.name}", f"{part.cell(run)} MB"] for part in parts]
     blocks += [Heading("Time and memory", folded=True), Table(["", "value"], costs)]
-    blocks += [footnote(join_notes(parts))] if parts else []
     return blocks + describe_data(run.facts)
 
 

@@ -106,16 +106,3 @@ def test_samples_are_of_the_rows_that_all_settings_share(run_dir):
     [pairs] = [block.instead for block in compare_samples(groups) if isinstance(block, Widget)]
     assert [pair.title for pair in pairs] == shared[:20]
     assert compare_samples({"a": [replace(run, samples=[])]}) == compare_samples({}) == []
-
-
-def test_the_memory_of_the_parts_is_a_table_of_settings_and_is_in_the_report_of_a_run(sweep, tmp_path, edit_info):
-    parts = {"weights": 3.6, "optimizer": 7.2, "rest": 900.0}
-    for path in sweep[:3]:
-        edit_info(path, steps=8, memory_mb=parts)
-    write_report(sweep, tmp_path / "out")
-    rows = {row[0]: row[2:] for row in table_rows(tmp_path / "out", "Memory while training, MB")}
-    assert rows == {"grpo": ["3.6", "7.2", "900.0"], "dr_grpo": ["-", "-", "-"]}
-    write_report(sweep[:1], tmp_path / "one")
-    rows = dict(row for row in table_rows(tmp_path / "one", "Time and memory") if row[0].startswith("memory"))
-    assert rows == {f"memory, {name}": f"{mb} MB" for name, mb in zip(
-        ("weights", "optimizer states", "the rest"), parts.values(), strict=True)}  # fmt: skip
