@@ -1,4 +1,4 @@
-"""python -m rlhf_exp samples RUN [--rows N] [--id ID] [--all]
+"""python -m rlhf_exp samples RUN [--rows N] [--id ID]
 
 Prints held-out prompts with the answers before and after training, as the run has saved them in samples.jsonl.
 """
@@ -17,7 +17,6 @@ PARSER = ArgumentParser(prog="python -m rlhf_exp samples", description=__doc__.s
 PARSER.add_argument("run", type=Path, metavar="RUN", help="a run's folder; latest: the last one's")
 PARSER.add_argument("--rows", type=int, default=3, metavar="N", help="the first N rows (3)")
 PARSER.add_argument("--id", metavar="ID", help="only the row of this id")
-PARSER.add_argument("--all", action="store_true", help="every row")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,7 +38,7 @@ def _work(arguments: list[str]) -> None:
     found = [card for card in cards if args.id in (None, card["id"])]
     if not found:
         raise ConfigError([f"--id {args.id}: no row of {path} has this id; the first one is {cards[0]['id']}"])
-    for card in found if args.all else found[: args.rows]:
+    for card in found[: args.rows]:
         tell(f"[{card['id']}]\n{card['prompt'].strip()}")
         for side in card["sides"]:
             tell(f"{side['caption']}\n  {side['text'].strip()}")

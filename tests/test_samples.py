@@ -12,7 +12,7 @@ RUN = GOLDEN / "grpo"
 
 
 @pytest.mark.parametrize(
-    ("typed", "n"), [([], 3), (["--rows", "1"], 1), (["--all"], 24), (["--id", "7 13 19 > 39"], 1)]
+    ("typed", "n"), [([], 3), (["--rows", "1"], 1), (["--rows", "99"], 24), (["--id", "7 13 19 > 39"], 1)]
 )
 def test_each_row_has_its_prompt_and_its_answers_before_and_after(typed, n, capsys):
     assert main([str(RUN), *typed]) == 0

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import Container, OmegaConf, open_dict
+from omegaconf import OmegaConf, open_dict
 
 from rlhf_exp import processes
 from rlhf_exp.commands import parse_flags
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.keys import explain_key, name_key
+from rlhf_exp.config.keys import name_key
 from rlhf_exp.config.reading import read_text, set_text
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import suggest
@@ -32,21 +32,19 @@ from rlhf_exp.runs.plan import check_run_folder
 from rlhf_exp.runs.settings import recall
 
 
-def build_parser(prog: str | None = None, epilog: str | None = None) -> ArgumentParser:
+def build_parser() -> ArgumentParser:
     """A parser of overrides and of the flag -cd."""
-    parser = ArgumentParser(prog, epilog=epilog, add_help=False, allow_abbrev=False)
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
-    parser.add_argument("-cd", "--config-dir", metavar="FOLDER", help="configs beside the shipped ones")
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("overrides", nargs="*")
+    parser.add_argument("-cd", "--config-dir")
     return parser
 
 
-PARSER = build_parser(prog="python -m rlhf_exp", epilog="--cfg hydra shows Hydra's own keys, such as those of sweeps.")
-PARSER.add_argument("-cn", "--config-name", metavar="NAME", help="the config to begin with, such as a sweep's")
-PARSER.add_argument("-m", "--multirun", action="store_true", help="a sweep: run every combination of KEY=A,B")
-PARSER.add_argument("--cfg", choices=("job", "hydra", "all"), help="only print the composed config")
-PARSER.add_argument("--package", metavar="KEY", help="with --cfg: only this part of it")
-PARSER.add_argument("--resolve", action="store_true", help="with --cfg: the values that references stand for")
-PARSER.add_argument("--hydra-help", action="store_true", help="this text")
+PARSER = build_parser()  # assets/usage.txt says what each flag does
+PARSER.add_argument("-cn", "--config-name")
+PARSER.add_argument("-m", "--multirun", action="store_true")
+PARSER.add_argument("--cfg", choices=("job", "hydra", "all"))
+PARSER.add_argument("--resolve", action="store_true")
 COMMAND = build_parser()
 COMMAND.add_argument("--out")
 
@@ -60,15 +58,11 @@ def start(arguments: list[str]) -> int:
     if problems := processes.check():
         raise ConfigError(problems)
     args = parse_flags(PARSER, arguments)
-    if args.hydra_help:
-        tell(PARSER.format_help(), end="")
-        return 0
-    for flag in ("package", "resolve"):
-        if getattr(args, flag) and not args.cfg:
-            raise ConfigError([f"--{flag}: only with --cfg"])
+    if args.resolve and not args.cfg:
+        raise ConfigError(["--resolve: only with --cfg"])
     typed = complete(Typed(args.overrides, args.config_name, args.config_dir))
     if args.cfg:
-        _show_config(typed, args.cfg, args.package, args.resolve)
+        _show_config(typed, args.cfg, args.resolve)
         return 0
     arguments = [*["-m"] * args.multirun, *typed.list_arguments()]
     note_command(arguments)
@@ -132,12 +126,8 @@ def compose_command(command: str, defaults: list[str], arguments: list[str]) -> 
     return cfg, not any(text.startswith("output_dir=") for text in overrides)
 
 
-def _show_config(typed: Typed, part: str, package: str | None, resolve: bool) -> None:
-    """Print the config of an experiment, Hydra's own part, or both, as Hydra itself prints them.
-
-    Raises:
-        ConfigError: there is no such `package`.
-    """
+def _show_config(typed: Typed, part: str, resolve: bool) -> None:
+    """Print the config of an experiment, Hydra's own part, or both, as Hydra itself prints them."""
     shown, settings = typed.compose()
     if part != "job":
         with open_dict(shown):
@@ -146,14 +136,4 @@ def _show_config(typed: Typed, part: str, package: str | None, resolve: bool) ->
         OmegaConf.set_readonly(shown.hydra, None)
     if part == "hydra":
         shown = OmegaConf.masked_copy(shown, "hydra")
-    head = ""
-    if package not in (None, "_global_"):
-        shown, head = OmegaConf.select(shown, package), f"# @package {package}\n"
-        if shown is None:
-            raise ConfigError([f"--package {package}: {explain_key(package)}"])
-    if not isinstance(shown, Container):
-        tell(str(shown))
-        return
-    if resolve:
-        OmegaConf.resolve(shown)
-    tell(head + OmegaConf.to_yaml(shown), end="")
+    tell(OmegaConf.to_yaml(shown, resolve=resolve), end="")
