@@ -9,6 +9,7 @@ counts as half right. sigmoid(margin) is the probability that the chosen answer 
 """
 
 from itertools import zip_longest
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -91,13 +92,13 @@ def find_errors(rows: list[Pair]) -> Errors:
     sizes = [abs(row.margin) for row in rows]
     near, far = (float(q) for q in np.quantile(sizes, (0.25, 0.75)))
     wrong = [row.model_copy(update={"kind": _name_kind(row, near, far)}) for row in rows if row.margin < 0]
-    wrong.sort(key=lambda row: row.margin)
+    wrong.sort(key=attrgetter("margin"))
     by_kind = [[row for row in wrong if row.kind == kind] for kind in KINDS]
     in_turn = [row for turn in zip_longest(*by_kind) for row in turn if row is not None]
     return Errors(
         counts={kind: len(found) for kind, found in zip(KINDS, by_kind, strict=True)},
         thresholds={"near_tie": near, "confident": far},
-        shown=sorted(in_turn[:SHOWN], key=lambda row: row.margin),
+        shown=sorted(in_turn[:SHOWN], key=attrgetter("margin")),
     )
 
 

@@ -358,6 +358,10 @@ class Metrics(Record):
     __pydantic_extra__: dict[str, int | float | None]
 
 
+MetricRows = list[dict[str, Any]]
+"""The rows of metrics.jsonl: figures by name, and the whole number `step`."""
+
+
 class Measurement(Record):
     """Figures of validation rows at a step: `figures` has a value for each id."""
 
@@ -536,8 +540,8 @@ def keep_lines(path: Path, step: int, kind: type[R]) -> list[R]:
     return kept
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The rows of metrics.jsonl: figures by name, and the whole number `step`.
+def read_metrics(path: Path) -> MetricRows:
+    """The rows of metrics.jsonl.
 
     Raises:
         NotARun: as of `read_lines`.
