@@ -65,8 +65,8 @@ class RunFolder:
             started=before.started or now,
             finished=None,
             baseline_cached=False,
-            memory_of="run" if reset_peak_memory() else "process",
         )
+        reset_peak_memory()
         path.mkdir(parents=True, exist_ok=True)
         folder = cls(path, record, before)
         folder.save()

@@ -231,7 +231,6 @@ class RunRecord(Record):
     started: str | None = None
     finished: str | None = None
     baseline_cached: bool = False
-    memory_of: str | None = None
     context_room: int | None = None
     rows: dict[str, int] = {}
     eval_engine: str | None = None
