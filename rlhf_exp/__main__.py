@@ -24,7 +24,7 @@ def main() -> int:
     if len(sys.argv) > 1 and sys.argv[1] in COMMANDS:
         return import_module(COMMANDS[sys.argv[1]]).main(sys.argv[2:])
     with nullcontext() if processes.is_main() else redirect_stdout(open(os.devnull, "w")):
-        status = run_command(_start, None, format_help)
+        status = run_command(_start, None, format_help())
         return status if processes.check() else processes.leave(status)
 
 

@@ -25,7 +25,7 @@ marks; empty, corrupted and copied ones none; the same completion the same verdi
 
 def main(arguments: list[str] | None = None) -> int:
     """Audit what the command line asks for; returns the exit status."""
-    return run_command(_work, arguments, lambda: USAGE, "audit")
+    return run_command(_work, arguments, USAGE, "audit")
 
 
 def _work(arguments: list[str]) -> int:

@@ -28,7 +28,7 @@ LEAST = LEAST_RUNS + 1
 
 def main(arguments: list[str] | None = None) -> int:
     """Calibrate on the runs that the command line names; returns the exit status."""
-    return run_command(_work, arguments, PARSER.format_help, "calibrate")
+    return run_command(_work, arguments, PARSER.format_help(), "calibrate")
 
 
 def _work(arguments: list[str]) -> None:

@@ -1,7 +1,7 @@
 """The frame of `python -m rlhf_exp` and of its other commands: --help, exit statuses, a line on stderr for each error.
 
     def main(arguments=None):
-        return run_command(_work, arguments, lambda: USAGE, "describe")
+        return run_command(_work, arguments, USAGE, "describe")
 
 `_work(arguments)` raises its errors, and claims its output folder (`runs.lock.claim`), where a traceback is written.
 """
@@ -13,6 +13,7 @@ import time
 import traceback
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
+from functools import partial
 from io import TextIOWrapper
 from typing import NoReturn
 
@@ -29,7 +30,7 @@ COMMANDS |= {name: f"rlhf_exp.{name}" for name in ("audit", "calibrate", "sample
 
 
 def run_command(
-    work: Callable[[list[str]], int | None], arguments: list[str] | None, usage: Callable[[], str], command: str = ""
+    work: Callable[[list[str]], int | None], arguments: list[str] | None, usage: str, command: str = ""
 ) -> int:
     """Print the usage for --help, else do the work; returns the exit status.
 
@@ -39,7 +40,7 @@ def run_command(
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if {"-h", "--help"} & set(arguments):
-        tell(usage(), end="")
+        tell(usage, end="")
         return 0
     if "--version" in arguments:
         tell(f"rlhf_exp {__version__}")
@@ -49,7 +50,7 @@ def run_command(
     if command and processes.count() > 1:
         say("takes one process; start it without torchrun", command)
         return REFUSED
-    return guard(lambda: work(arguments), command)
+    return guard(partial(work, arguments), command)
 
 
 def guard(work: Callable[[], int | None], command: str = "", where: str = "") -> int:

@@ -62,7 +62,7 @@ def run(cfg: Config, run_dir: Path, args: TrainingArguments) -> int:
         ConfigError: a user's mistake that shows only with the data or the model loaded.
         BaseException: any other error, which is already recorded in run.json.
     """
-    folder = RunFolder.create(run_dir, processes.on_main(lambda: _list_facts(cfg)))
+    folder = RunFolder.create(run_dir, processes.on_main(_list_facts, cfg))
     with StopSignals() as signals:
         try:
             _run_stages(cfg, folder, args, signals)

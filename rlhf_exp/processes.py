@@ -15,10 +15,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from rlhf_exp.errors import ALARMED, ConfigError
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 SET_BY_TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -145,7 +146,7 @@ def gather_dict(found: dict[Any, T]) -> dict[Any, T]:
     return {key: value for part in gather(found) for key, value in part.items()}
 
 
-def on_main(call: Callable[[], T]) -> T:
+def on_main(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """What `call` returns on rank 0, which alone calls it. Nothing that all ranks do together may be in it.
 
     Raises:
@@ -155,7 +156,7 @@ def on_main(call: Callable[[], T]) -> T:
     refused = None
     if is_main():
         try:
-            found = call()
+            found = call(*args, **kwargs)
         except ConfigError as error:
             refused = error
     found, refused = broadcast((found, refused))

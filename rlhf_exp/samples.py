@@ -21,7 +21,7 @@ PARSER.add_argument("--id", metavar="ID", help="only the row of this id")
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the samples that the command line asks for; returns the exit status."""
-    return run_command(_work, arguments, PARSER.format_help, "samples")
+    return run_command(_work, arguments, PARSER.format_help(), "samples")
 
 
 def _work(arguments: list[str]) -> None:

@@ -64,7 +64,7 @@ def train(experiment: Experiment, probe: Probe | None, signals: StopSignals) -> 
         with processes.enter_on_main(staged(folder.path, model.name)) as staging:
             save(staging / model.name)
     elif best.path is not None and best.path != model:  # it is there already if a run is resumed after training
-        processes.on_main(partial(replace_folder, best.path, model))
+        processes.on_main(replace_folder, best.path, model)
 
 
 def add_callbacks(
@@ -148,13 +148,13 @@ class KeepRecord(TrainerCallback):
 def train_from_checkpoint(trainer: Resumable, folder: RunFolder, meter: ComputeMeter, resumed: bool) -> None:
     """Train, from the last whole checkpoint if the run is resumed. Steps, tokens and compute are recorded however
     training ends."""
-    newest = processes.on_main(lambda: find_checkpoint(folder.path))
+    newest = processes.on_main(find_checkpoint, folder.path)
     start = newest.path if resumed else None
     for line in newest.broken:
         tell(f"{line}; put aside, {f'resuming from {start.name}' if start else 'starting anew'}")
     if start:
         tell(f"resuming after step {read_step(start)}")
-    processes.on_main(lambda: clear_unfinished(Path(trainer.args.output_dir), start))
+    processes.on_main(clear_unfinished, Path(trainer.args.output_dir), start)
     try:
         trainer.train(resume_from_checkpoint=str(start) if start else None)
     finally:

@@ -32,7 +32,6 @@ from rlhf_exp.__main__ import main
 from rlhf_exp.analysis.report import page, plots
 from rlhf_exp.config import ROOT, compose
 from rlhf_exp.launch import jobs
-from rlhf_exp.runs import inputs
 
 TYPED_DEFAULTS = {"algo=grpo", "task=countdown", "model=tiny", "peft=none"}
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing touches the network
@@ -56,14 +55,6 @@ def signals_as_in_a_terminal():
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def own_notes(tmp_path_factory):
-    """What runs note for this user's later ones."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inputs, "KNOWN", tmp_path_factory.mktemp("code"))
-        yield
 
 
 def draw_nothing(plot, out):

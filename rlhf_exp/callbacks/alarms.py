@@ -19,7 +19,7 @@ from rlhf_exp import processes
 from rlhf_exp.config.schema import Monitor
 from rlhf_exp.errors import NonFiniteLoss, name_error, printable, say
 from rlhf_exp.findings import WATCHED
-from rlhf_exp.runs.records import Finding, append, keep_lines, read_metrics
+from rlhf_exp.runs.records import Finding, MetricRows, append, keep_lines, read_metrics
 from rlhf_exp.runs.stopping import StopSignals
 
 ROWS = "alarms.jsonl"
@@ -27,8 +27,7 @@ GROWTH = 1.05
 """The rules are asked again only once there are so many times more rows, so that a long run is not slowed down: they
 read all of them."""
 
-Rows = list[dict[str, Any]]
-Find = Callable[[Rows], list[Finding]]
+Find = Callable[[MetricRows], list[Finding]]
 
 
 class Alarms(TrainerCallback):
@@ -36,7 +35,7 @@ class Alarms(TrainerCallback):
 
     def __init__(self, run_dir: Path, find: Find, monitor: Monitor, signals: StopSignals) -> None:
         self._run_dir, self._find, self._monitor, self._signals = run_dir, find, monitor, signals
-        self._metrics: Rows = []
+        self._metrics: MetricRows = []
         self._raised: set[str] = set()
         self._looked_at = 0  # so many rows
 
@@ -56,7 +55,7 @@ class Alarms(TrainerCallback):
         is_due = step % every == 0 and len(self._metrics) >= GROWTH * self._looked_at or step == state.max_steps
         if bad or is_due:
             self._looked_at = len(self._metrics)
-            began = processes.on_main(lambda: self._look(step))
+            began = processes.on_main(self._look, step)
             self._signals.alarm = next((name for name in began if name in self._monitor.stop_on), self._signals.alarm)
         if bad and self._monitor.stop_on_nonfinite:
             raise NonFiniteLoss(

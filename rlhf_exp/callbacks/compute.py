@@ -11,6 +11,7 @@ steps: the probe's passes, and those of a reference that is scored once before t
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ class ComputeMeter(TrainerCallback):
         self._add("prompt_tokens", sum(map(len, prompt_ids)))
         self._add("completion_tokens", sum(map(len, completion_ids)))
 
-    def _count_policy(self, kwargs: dict[str, Any]) -> None:
+    def _count_policy(self, kwargs: Mapping[str, Any]) -> None:
         ids, mask = kwargs["input_ids"], kwargs.get("attention_mask")
         cache = next((kwargs[name] for name in CACHE_NAMES if kwargs.get(name) is not None), None)
         if cache is not None:
@@ -128,7 +129,7 @@ class ComputeMeter(TrainerCallback):
             self._new[name] += n
 
 
-def _count_rows(kwargs: dict[str, Any]) -> int:
+def _count_rows(kwargs: Mapping[str, Any]) -> int:
     """The rows of a pass; packed ones (`algo.args.packing`) each begin at position 0."""
     positions = kwargs.get("position_ids")
     if positions is not None and kwargs.get("attention_mask") is None:

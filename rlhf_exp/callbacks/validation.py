@@ -43,7 +43,7 @@ class Best:
 
     def resume(self) -> None:
         """Take up what the run has kept so far."""
-        self._kept = processes.on_main(lambda: find_best(self._folder.path))
+        self._kept = processes.on_main(find_best, self._folder.path)
         self._folder.record.best = self._kept and self._kept.facts
 
     def offer(self, step: int, figures: dict[str, float]) -> None:
@@ -56,7 +56,7 @@ class Best:
             self._save(staging / new.path.name)
             records.write(staging / new.path.name / BEST, facts)
         self._folder.record.best = facts
-        processes.on_main(lambda: self._remove_others(new.path))
+        processes.on_main(self._remove_others, new.path)
         self._kept = new
 
     def _remove_others(self, kept: Path) -> None:

@@ -32,7 +32,7 @@ configs of your own.
 
 def main(arguments: list[str] | None = None) -> int:
     """Describe what the command line asks for; returns the exit status."""
-    return run_command(_work, arguments, lambda: USAGE, "describe")
+    return run_command(_work, arguments, USAGE, "describe")
 
 
 def _work(arguments: list[str]) -> None:

@@ -12,7 +12,6 @@ sampled by transformers, since vLLM has no processors that read what was sampled
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
-from typing import Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -54,13 +53,14 @@ class BestBaseline:
         """(rows,) float64, the share of each held-out row's completions that are correct."""
         return average_rows(self.completions)["accuracy"]
 
-    def describe(self, max_tokens: int, trained: list[Completion] | None = None) -> dict[str, Any]:
+    def describe(self, max_tokens: int, trained: list[Completion] | None = None) -> dict[str, records.Baseline]:
         """`baselines` of evaluation.json, by family. With the completions of the trained model also `trained_minus`,
         the accuracy that it is ahead by."""
         figures = summarise(self.completions, max_tokens)
-        section = {"policy": self.policy.name, **{name: figures[name] for name in FIGURES}, "validation": self.tried}
+        known = {name: figures[name] for name in FIGURES}
+        section = records.Baseline(policy=self.policy.name, validation=self.tried, **known)
         if trained is not None:
-            section["trained_minus"] = paired_interval(self.correct, average_rows(trained)["accuracy"], DIFFERENCES)
+            section.trained_minus = paired_interval(self.correct, average_rows(trained)["accuracy"], DIFFERENCES)
         return {self.policy.family: section}
 
     def list_rows(self, rows: list[Row]) -> records.Policy:

@@ -36,7 +36,7 @@ def sample_cached(
     path = None
     if cache_dir is not None:
         path = Path(cache_dir) / f"{hash_sampling(of, source, source.identify())}.json"
-        if (completions := processes.on_main(lambda: read_entry(path))) is not None:
+        if (completions := processes.on_main(read_entry, path)) is not None:
             return completions, True
     completions = sample_rows(of, model or load_policy(source), title=title, source=source)
     if path is not None and processes.is_main():

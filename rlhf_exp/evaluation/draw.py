@@ -30,7 +30,7 @@ def sample(cfg: Config, folder: Path, model: ModelSource, tokenizer: PreTrainedT
     Raises:
         ConfigError: too few prompts, or prompts that the model cannot read.
     """
-    if processes.on_main(lambda: read_record(folder).status == "finished"):
+    if processes.on_main(read_record, folder).status == "finished":
         return folder
     k = cfg.task.sampling.completions
     cfg = replace(cfg, eval=replace(cfg.eval, completions=k, start_completions=k, greedy=False, seed=cfg.seed))

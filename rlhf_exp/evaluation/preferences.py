@@ -8,7 +8,9 @@ A pair's margin is the chosen answer's reward minus the rejected one's. Above 0 
 counts as half right. sigmoid(margin) is the probability that the chosen answer wins (Bradley and Terry 1952).
 """
 
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ import numpy as np
 from rlhf_exp.analysis.stats import DIFFERENCES, mean_interval, paired_interval, wilson
 from rlhf_exp.evaluation.metrics import measure_std
 from rlhf_exp.graders.refusals import find_refusal
-from rlhf_exp.runs.records import Errors, Pair
+from rlhf_exp.runs.records import Bin, Errors, Pair, Part, Quantile
 
 ANSWERS = ("chosen", "rejected")
 RANKINGS = {"correct": 1, "tied": 0, "wrong": -1}  # the sign of the margin
@@ -58,7 +60,7 @@ def summarise_preferences(rows: list[Pair]) -> dict[str, Any]:
         "margin": {"mean": mean_interval(margins), "std": measure_std(margins)},
         "reward": {"mean": mean_interval(rewards.mean(1)), "std": measure_std(rewards)},
         "calibration": bins,
-        "calibration_error": sum(b["n"] * abs(b["observed"]["value"] - b["predicted"]) for b in bins) / len(rows),
+        "calibration_error": sum(b.n * abs(b.observed["value"] - b.predicted) for b in bins) / len(rows),
         "by_length": _group(right, by_length),
         "by_subset": _group(right, by_subset),
         "by_trait": _group(right, dict(zip(TRAITS, zip(*map(_find_traits, rows), strict=True), strict=True))),
@@ -91,13 +93,13 @@ def find_errors(rows: list[Pair]) -> Errors:
     sizes = [abs(row.margin) for row in rows]
     near, far = (float(q) for q in np.quantile(sizes, (0.25, 0.75)))
     wrong = [row.model_copy(update={"kind": _name_kind(row, near, far)}) for row in rows if row.margin < 0]
-    wrong.sort(key=lambda row: row.margin)
+    wrong.sort(key=attrgetter("margin"))
     by_kind = [[row for row in wrong if row.kind == kind] for kind in KINDS]
     in_turn = [row for turn in zip_longest(*by_kind) for row in turn if row is not None]
     return Errors(
         counts={kind: len(found) for kind, found in zip(KINDS, by_kind, strict=True)},
         thresholds={"near_tie": near, "confident": far},
-        shown=sorted(in_turn[:SHOWN], key=lambda row: row.margin),
+        shown=sorted(in_turn[:SHOWN], key=attrgetter("margin")),
     )
 
 
@@ -114,7 +116,7 @@ def _find_traits(row: Pair) -> tuple[bool, ...]:
     return chosen > rejected, rejected > chosen, longer[: len(shorter)] == shorter
 
 
-def _list_quantiles(margins: np.ndarray, rewards: np.ndarray) -> list[dict[str, Any]]:
+def _list_quantiles(margins: np.ndarray, rewards: np.ndarray) -> list[Quantile]:
     """Of the rewards of the chosen and of the rejected answers, and of |margin| of right and of wrong pairs."""
     parts = {
         "chosen": rewards[:, 0],
@@ -123,10 +125,10 @@ def _list_quantiles(margins: np.ndarray, rewards: np.ndarray) -> list[dict[str, 
         "wrong": -margins[margins < 0],
     }
     found = {name: np.quantile(part, QUANTILES).tolist() for name, part in parts.items() if len(part)}
-    return [{"share": q} | {name: values[i] for name, values in found.items()} for i, q in enumerate(QUANTILES)]
+    return [Quantile(share=q, **{name: values[i] for name, values in found.items()}) for i, q in enumerate(QUANTILES)]
 
 
-def _calibrate(margins: np.ndarray, right: np.ndarray) -> list[dict[str, Any]]:
+def _calibrate(margins: np.ndarray, right: np.ndarray) -> list[Bin]:
     """How often the preferred answer is the chosen one, by the probability that the model gives it.
 
     The probability is sigmoid(|margin|), from 0.5 to 1, in bins of equal width; empty bins are left out. The
@@ -140,16 +142,16 @@ def _calibrate(margins: np.ndarray, right: np.ndarray) -> list[dict[str, Any]]:
     found = []
     for b in sorted(set(bins.tolist())):
         inside = bins == b
-        pairs = {"low": float(edges[b]), "high": float(edges[b + 1]), "n": int(inside.sum())}
-        observed = wilson(right[inside].sum(), inside.sum())
-        found.append(pairs | {"predicted": float(confidence[inside].mean()), "observed": observed})
+        predicted, observed = float(confidence[inside].mean()), wilson(right[inside].sum(), inside.sum())
+        low, high = edges[b : b + 2].tolist()
+        found.append(Bin(low=low, high=high, n=int(inside.sum()), predicted=predicted, observed=observed))
     return found
 
 
-def _group(right: np.ndarray, groups: dict[str, Any]) -> list[dict[str, Any]]:
+def _group(right: np.ndarray, groups: Mapping[str, Sequence[bool] | np.ndarray]) -> list[Part]:
     parts = {label: right[np.asarray(members)] for label, members in groups.items()}
-    counts = {label: (len(part), wilson(part.sum(), len(part))) for label, part in parts.items() if len(part)}
-    return [{"label": label, "n": n, "accuracy": accuracy} for label, (n, accuracy) in counts.items()]
+    return [Part(label=label, n=len(part), accuracy=wilson(part.sum(), len(part)))
+            for label, part in parts.items() if len(part)]  # fmt: skip
 
 
 def _loss(margins: np.ndarray) -> np.ndarray:

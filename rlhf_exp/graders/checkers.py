@@ -27,6 +27,7 @@ from typing import Any
 
 from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.forms import Row
 from rlhf_exp.graders import PASSED, Grade, NumberGrade, Outcome, compare, expressions, gsm8k, keep_end, write_answer
 from rlhf_exp.graders.choices import read_choice
 from rlhf_exp.graders.user_code import RewardError, call, describe_value, import_function
@@ -37,7 +38,7 @@ Checker = Callable[..., Grade]
 PLAIN_NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,9})?")
 GOLD = re.compile(r"(?i:(?:the )?(?:correct )?(?:option|choice|answer)(?: is)?:? )?[(\[*]*([A-Za-z])[)\].:*]*")
 
-AsRead = Mapping[str, tuple[str, dict[str, Any]]]
+AsRead = Mapping[str, tuple[str, Row]]
 """Rows by id as they stood in their file, before a table gave each column one type and every row all columns: each with
 its place."""
 
@@ -121,7 +122,7 @@ def guard(function: Callable[..., Any], key: str, file: str, read: AsRead | None
     refused in one line; later problems fail the run, whose folder is kept."""
     read, returned_well = read or {}, False
 
-    def grade(completion: str, row: dict[str, Any]) -> Grade:
+    def grade(completion: str, row: Row) -> Grade:
         nonlocal returned_well
         own, place = row.get("id", ""), ""
         if own in read:

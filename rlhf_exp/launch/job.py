@@ -60,7 +60,7 @@ def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[
         print_dry_run(config)
         return 0, None
     connect(config)
-    plan = processes.on_main(lambda: plan_run(config, numbered))
+    plan = processes.on_main(plan_run, config, numbered)
     prepare_hub(config)
     if plan == Plan.SKIP:
         return 0, Path(config.output_dir)
@@ -76,7 +76,7 @@ def run_checked(config: Config, cfg: DictConfig, settings: DictConfig) -> tuple[
             cfg.output_dir = str(folder)
             config = replace(config, output_dir=str(folder))
         trl_args = build_args(config)
-        processes.on_main(lambda: _prepare_folder(config, cfg, settings, folder))
+        processes.on_main(_prepare_folder, config, cfg, settings, folder)
         from rlhf_exp.callbacks.tracking import track
         from rlhf_exp.pipeline import run
 

@@ -44,7 +44,7 @@ def run_sweep(sweep: Sweep, settings: DictConfig, reports: bool = True) -> int:
         print_dry_runs({text or "the job": config for text, config in zip(varied, configs, strict=True)})
         return 0
     named_by_time = "${now:" in OmegaConf.to_yaml(settings.sweep)
-    sweep = replace(sweep, folder=processes.on_main(lambda: _make_folder(sweep.folder, named_by_time)))
+    sweep = replace(sweep, folder=processes.on_main(_make_folder, sweep.folder, named_by_time))
     statuses = run_jobs(sweep, run_job, settings, configs[0].device.use_cpu)
     bad = {number: status for number, status in enumerate(statuses, 1) if status}
     if bad and len(statuses) > 1:

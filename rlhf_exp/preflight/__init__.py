@@ -31,7 +31,7 @@ def check_room(experiment: Experiment) -> Check:
     Raises:
         ConfigError: it does not fit.
     """
-    check = processes.on_main(lambda: check_memory(experiment))
+    check = processes.on_main(check_memory, experiment)
     if check.status != "passed":
         record_checks(experiment, [check])
     return check

@@ -12,7 +12,7 @@ Every command imports this module, so ML libraries are imported only inside func
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlhf_exp.algorithms import find_stage_budget
@@ -170,7 +170,7 @@ def check_path(cfg: "Config") -> list[str]:
     return []
 
 
-def _grade(task: "TaskRows", prompts: Texts, completions: Texts, columns: dict[str, Any]) -> list[Grade]:
+def _grade(task: "TaskRows", prompts: Texts, completions: Texts, columns: Mapping[str, Any]) -> list[Grade]:
     """The task's grade of each completion, by its row with the prompt. Only lists in `columns` belong to rows; TRL's
     `trainer_state` does not. The evaluation has graded them already."""
     if GRADES in columns:

@@ -23,7 +23,7 @@ NUMBERS = ("max_tokens", "seed", "steps", "accuracy", "time")
 
 def main(arguments: list[str] | None = None) -> int:
     """List what the command line asks for; returns the exit status."""
-    return run_command(_work, arguments, PARSER.format_help, "runs")
+    return run_command(_work, arguments, PARSER.format_help(), "runs")
 
 
 def _work(arguments: list[str]) -> None:

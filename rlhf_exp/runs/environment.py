@@ -75,8 +75,8 @@ def peak_memory_mb() -> float:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
 
 
-def reset_peak_memory() -> bool:
-    """Reset the peak memory, since the jobs of a sweep share one process. False if the machine cannot.
+def reset_peak_memory() -> None:
+    """Reset the peak memory, since the jobs of a sweep share one process; a machine that cannot keeps it.
 
     Freed memory is first returned to the system, which torch (on a GPU) and glibc would otherwise keep.
 
@@ -87,9 +87,7 @@ def reset_peak_memory() -> bool:
     if torch is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        return True
+        return
     with suppress(OSError, AttributeError):  # another system; another C library
         ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-        return True
-    return False

@@ -49,7 +49,7 @@ class RunFolder:
     def create(cls, path: Path, facts: dict[str, Any]) -> "RunFolder":
         """Open `path` with the status running. A resumed run keeps the seconds that it has already spent. Of several
         processes each has the record, and rank 0 writes it."""
-        before = processes.on_main(lambda: read_record(path))
+        before = processes.on_main(read_record, path)
         if before.status == "broken" and processes.is_main():
             say(f"{path}/run.json is torn; its seconds and counts begin anew")
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -65,8 +65,8 @@ class RunFolder:
             started=before.started or now,
             finished=None,
             baseline_cached=False,
-            memory_of="run" if reset_peak_memory() else "process",
         )
+        reset_peak_memory()
         path.mkdir(parents=True, exist_ok=True)
         folder = cls(path, record, before)
         folder.save()

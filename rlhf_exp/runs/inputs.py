@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any
 
 from rlhf_exp import processes
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.rules.files import list_local_models
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.forms import Row
 from rlhf_exp.runs.folder import RunFolder
 
 WEIGHTS = re.compile(r"\.(safetensors|json|txt|model|jinja)$")
@@ -72,7 +72,7 @@ def check_inputs(cfg: Config, folder: RunFolder, inputs: dict[str, str]) -> None
     folder.save()
 
 
-def hash_rows(rows: Iterable[dict[str, Any]]) -> str:
+def hash_rows(rows: Iterable[Row]) -> str:
     """A hash of rows and their order."""
     digest = sha256()
     for row in rows:

@@ -12,7 +12,7 @@ from functools import cached_property
 from glob import glob
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from rlhf_exp.algorithms import ALGORITHMS, Algorithm
 from rlhf_exp.errors import ConfigError, name_error, say
@@ -51,7 +51,7 @@ class Run:
 
     path: Path
     info: RunRecord
-    metrics: list[dict[str, Any]]
+    metrics: records.MetricRows
     alarms: list[Finding]
     validation: list[records.Measurement]
     evaluation: Evaluation

@@ -231,7 +231,6 @@ class RunRecord(Record):
     started: str | None = None
     finished: str | None = None
     baseline_cached: bool = False
-    memory_of: str | None = None
     context_room: int | None = None
     rows: dict[str, int] = {}
     eval_engine: str | None = None
@@ -356,6 +355,10 @@ class Metrics(Record):
     step: int
     time_s: float = 0.0
     __pydantic_extra__: dict[str, int | float | None]
+
+
+MetricRows = list[dict[str, Any]]
+"""The rows of metrics.jsonl: figures by name, and the whole number `step`."""
 
 
 class Measurement(Record):
@@ -536,8 +539,8 @@ def keep_lines(path: Path, step: int, kind: type[R]) -> list[R]:
     return kept
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The rows of metrics.jsonl: figures by name, and the whole number `step`.
+def read_metrics(path: Path) -> MetricRows:
+    """The rows of metrics.jsonl.
 
     Raises:
         NotARun: as of `read_lines`.

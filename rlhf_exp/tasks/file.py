@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from string import Formatter
 from typing import Any, ClassVar, Literal
@@ -187,7 +188,7 @@ class File(GradedTask):
             prompts.add(row.prompt_key)
             splits[row.split].append(Item(row.id, columns, row))
         for items in splits.values():
-            items.sort(key=lambda item: item.id)
+            items.sort(key=attrgetter("id"))
         counted = dict(sorted(Counter(row.part or "all" for row in rows).items()))
         facts: dict[str, Any] = {
             "read": counted,

@@ -19,7 +19,7 @@ from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import PASSED
 from rlhf_exp.tasks.splits import hash_text, split_of, split_within
-from rlhf_exp.tasks.texts import Text, are_messages, as_messages, validate_characters, validate_prompt
+from rlhf_exp.tasks.texts import Row, Text, are_messages, as_messages, validate_characters, validate_prompt
 
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]+)?(?:[eE][-+][0-9]{1,2})?")
 """A number that could be no name: without leading zeros, a plus, separators, or more digits than a float holds."""
@@ -41,7 +41,7 @@ class FileRow:
 
     part: str | None
     where: str
-    columns: dict[str, Any]
+    columns: Row
     untyped: bool = False
     prompt: Text = ""
     answers: dict[str, str] = field(default_factory=dict)
@@ -105,7 +105,7 @@ def read_numbers(rows: list[FileRow], texts: set[str | None]) -> list[str]:
     return sorted(numbers)
 
 
-def tabulate(rows: list[FileRow], source: str) -> tuple[list[dict[str, Any]], dict[str, int]]:
+def tabulate(rows: list[FileRow], source: str) -> tuple[list[Row], dict[str, int]]:
     """The columns of each row with values as a table holds them: TRL makes a table of the rows to train on, and what is
     measured must not differ from it (4 and 2.5 become 4.0 and 2.5). How many rows have no value in a column, by the
     column.
@@ -128,7 +128,7 @@ def tabulate(rows: list[FileRow], source: str) -> tuple[list[dict[str, Any]], di
     return [{name: values[place] for name, values in table.items()} for place in range(len(rows))], gaps
 
 
-def leave_out(columns: dict[str, Any]) -> dict[str, Any]:
+def leave_out(columns: Row) -> Row:
     """The columns without those that are rows' own, or have another meaning in training."""
     return {name: value for name, value in columns.items() if name not in ("id", "prompt", *PASSED)}
 

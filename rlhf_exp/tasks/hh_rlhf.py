@@ -29,7 +29,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any, Literal, get_args
@@ -126,7 +126,7 @@ class HhRlhf(Task):
                 kinds = kinds if first is pair else ["duplicate"]
             for kind in kinds:
                 odd[kind][subset] += 1
-        splits, odd["prompt_in_test"] = _split_pairs(sorted(distinct.values(), key=lambda pair: pair.id))
+        splits, odd["prompt_in_test"] = _split_pairs(sorted(distinct.values(), key=attrgetter("id")))
         items = {
             name: [Item(pair.id, {}, self._add_noise(pair) if name == "train" else pair, pair.subset) for pair in pairs]
             for name, pairs in splits.items()

@@ -16,7 +16,7 @@ from typing import Any
 
 from rlhf_exp.config.values import show, suggest
 from rlhf_exp.errors import ConfigError
-from rlhf_exp.tasks.texts import validate_characters
+from rlhf_exp.tasks.texts import Row, validate_characters
 
 
 class Unavailable(ConfigError):
@@ -39,7 +39,7 @@ def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
             yield where, value
 
 
-def read_table(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def read_table(path: Path) -> Iterator[tuple[str, Row]]:
     """The rows of a file with a suffix of READERS as {column: value}, each with its place.
 
     Raises:

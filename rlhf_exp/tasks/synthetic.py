@@ -17,7 +17,7 @@ on all of them. All are much simpler and shorter than the real ones (byte-level 
 """
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -49,7 +49,7 @@ def generate_problems(n: int, seed: int, largest: int | None = None) -> Iterator
             yield question, answer
 
 
-def _write(template: dict[str, Any], rng: Random, largest: int | None) -> tuple[str, str]:
+def _write(template: Mapping[str, Any], rng: Random, largest: int | None) -> tuple[str, str]:
     calculations: list[tuple[int, str, int, int]] = []
     ranges = [(2, min(high, largest)) if largest else (low, high) for low, high in template["ranges"]]
     while not calculations:
@@ -71,7 +71,7 @@ def _write(template: dict[str, Any], rng: Random, largest: int | None) -> tuple[
     return template["question"].format(**words), "\n".join([*steps, f"#### {calculations[-1][-1]:,}"])
 
 
-def _calculate(template: dict[str, Any], numbers: dict[str, int]) -> list[tuple[int, str, int, int]]:
+def _calculate(template: Mapping[str, Any], numbers: dict[str, int]) -> list[tuple[int, str, int, int]]:
     """The calculation of each step with its result; empty if a result is below 2 (`1 apples`) or not whole."""
     values, calculations = dict(numbers), []
     for _, calculation in template["steps"]:

@@ -51,7 +51,7 @@ class Item(NamedTuple):
     """
 
     id: str
-    columns: dict[str, Any]
+    columns: Row
     content: Any = None
     subset: str = "all"
 

@@ -4,8 +4,8 @@ import re
 from typing import Any
 
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.forms import Row
 
-Row = dict[str, Any]
 Text = str | list[dict[str, str]]
 """As plain text, or for chat models as a list of messages."""
 Texts = list[Any]

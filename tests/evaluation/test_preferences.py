@@ -50,8 +50,8 @@ def test_loss_margin_and_reward_by_hand():
 def test_a_huge_wrong_margin_does_not_overflow():
     section = summarise_preferences([make_row(-5000.0), make_row(5000.0)])
     assert section["loss"]["value"] == 2500.0
-    assert section["calibration"][0] == {"low": 0.9, "high": 1.0, "n": 2, "predicted": 1.0,
-                                         "observed": pytest.approx(wilson(1, 2))}  # fmt: skip
+    assert section["calibration"][0].model_dump() == {"low": 0.9, "high": 1.0, "n": 2, "predicted": 1.0,
+                                                      "observed": pytest.approx(wilson(1, 2))}  # fmt: skip
 
 
 def test_calibration_compares_the_models_probability_with_how_often_it_is_right():
@@ -137,6 +137,6 @@ def test_accuracy_by_what_the_texts_show_and_quantiles_of_rewards_and_margins():
     rows += [make_row(-3.0, texts=refuses[::-1]), make_row(4.0, texts=("so  it", "so it is"))]
     section = summarise_preferences(rows)
     assert [(part["n"], part["accuracy"]["value"]) for part in section["by_trait"]] == [(2, 0.5), (1, 0.0), (1, 1.0)]
-    median = section["quantiles"][2]
+    median = section["quantiles"][2].model_dump()
     assert median == {"share": 0.5, "chosen": 0.5, "rejected": 0.5, "right": 2.5, "wrong": 2.5}
-    assert "wrong" not in summarise_preferences(rows[:1])["quantiles"][0]
+    assert "wrong" not in summarise_preferences(rows[:1])["quantiles"][0].model_fields_set

@@ -19,7 +19,7 @@ from rlhf_exp.analysis.diagnose.rules import RULES
 from rlhf_exp.analysis.diagnose.signals import Signals
 from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.runs.load import Run
-from rlhf_exp.runs.records import SEVERITIES, Completion, Diagnosis, Evaluation, Finding, Severity, Sureness
+from rlhf_exp.runs.records import SEVERITIES, Completion, Diagnosis, Evaluation, Finding, MetricRows, Severity, Sureness
 
 
 def diagnose_run(run: Run, calibration: Calibration | None = None) -> Diagnosis:
@@ -28,7 +28,7 @@ def diagnose_run(run: Run, calibration: Calibration | None = None) -> Diagnosis:
 
 
 def diagnose(
-    metrics: list[dict[str, Any]],
+    metrics: MetricRows,
     evaluation: Evaluation,
     config: dict[str, Any],
     room: int | None = None,
@@ -80,7 +80,7 @@ def diagnose(
 
 
 def find_alarms(
-    metrics: list[dict[str, Any]],
+    metrics: MetricRows,
     config: dict[str, Any],
     evaluation: Evaluation,
     room: int | None = None,
@@ -98,7 +98,7 @@ def find_alarms(
 
 
 def score_run(
-    metrics: list[dict[str, Any]], evaluation: Evaluation, config: dict[str, Any], samples: Sequence[Completion] = ()
+    metrics: MetricRows, evaluation: Evaluation, config: dict[str, Any], samples: Sequence[Completion] = ()
 ) -> dict[str, float | None]:
     """Of each rule that can accuse the run's score, for a calibration; None where it does not apply."""
     suspicions = _apply_rules(Signals(metrics, evaluation, config, None, samples))

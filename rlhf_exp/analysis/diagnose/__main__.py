@@ -18,7 +18,7 @@ from rlhf_exp.config.values import find_problems
 from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.findings import tell_remedies
 from rlhf_exp.runs.load import find_runs, load_run, read_each
-from rlhf_exp.runs.records import Diagnosis, Evaluation, write
+from rlhf_exp.runs.records import Diagnosis, Evaluation, MetricRows, write
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp diagnose", description=__doc__.splitlines()[2], allow_abbrev=False)
 PARSER.add_argument("dirs", nargs="*", type=Path, metavar="DIR", help="a run, or a folder of runs")
@@ -32,7 +32,7 @@ PARSER.add_argument("--learning-rate", type=float, help="of a log that does not 
 
 def main(arguments: list[str] | None = None) -> int:
     """Diagnose what the command line names; returns the exit status."""
-    return run_command(_work, arguments, PARSER.format_help, "diagnose")
+    return run_command(_work, arguments, PARSER.format_help(), "diagnose")
 
 
 def _work(arguments: list[str]) -> None:
@@ -76,7 +76,7 @@ def _diagnose_folder(path: Path, own: Calibration | None) -> Diagnosis:
     return diagnose_run(run, own)
 
 
-def _diagnose_log(path: Path, metrics: foreign.Rows, config: dict[str, Any], own: Calibration | None) -> Diagnosis:
+def _diagnose_log(path: Path, metrics: MetricRows, config: dict[str, Any], own: Calibration | None) -> Diagnosis:
     """The diagnosis of another tool's log, whose remedies are arguments of TRL."""
     diagnosis = diagnose(metrics, Evaluation(), config, calibration=own)
     if not diagnosis.checked + diagnosis.uncalibrated + diagnosis.findings:

@@ -8,6 +8,7 @@ name_argument("algo.args.learning_rate=1e-05", config)  # "learning_rate=1e-05"
 
 import csv
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,9 @@ from rlhf_exp.config.keys import name_key
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.files import read_text
-from rlhf_exp.runs.records import read
+from rlhf_exp.runs.records import MetricRows, read
 
-Rows = list[dict[str, Any]]
-Log = tuple[Rows, dict[str, Any]]
+Log = tuple[MetricRows, dict[str, Any]]
 """Rows of metrics.jsonl, and the arguments that the log tells beside them."""
 
 STEPS = ("step", "global_step", "trainer/global_step", "_step", "Step")
@@ -87,7 +87,7 @@ def read_wandb(path: Path) -> Log:
     return _clean(path, list(csv.DictReader(read_text(path).splitlines()))), {}
 
 
-def guess_algo(metrics: Rows) -> str:
+def guess_algo(metrics: MetricRows) -> str:
     names = {name for row in metrics for name in row}
     if {"kl", "rewards/chosen"} <= names:
         return "kto"
@@ -95,7 +95,7 @@ def guess_algo(metrics: Rows) -> str:
 
 
 def make_config(
-    metrics: Rows, args: dict[str, Any], beta: float | None = None, learning_rate: float | None = None
+    metrics: MetricRows, args: dict[str, Any], beta: float | None = None, learning_rate: float | None = None
 ) -> dict[str, Any]:
     """What is known of the run's config: what its log tells, or else the user.
 
@@ -116,7 +116,7 @@ def make_config(
     return config
 
 
-def _find_highest(metrics: Rows) -> dict[str, float]:
+def _find_highest(metrics: MetricRows) -> dict[str, float]:
     """The largest value of each series."""
     found: dict[str, float] = {}
     for name, value in (point for row in metrics for point in row.items()):
@@ -124,12 +124,12 @@ def _find_highest(metrics: Rows) -> dict[str, float]:
     return found
 
 
-def name_class(config: dict[str, Any]) -> str:
+def name_class(config: Mapping[str, Any]) -> str:
     """The class of TRL's arguments."""
     return ALGORITHMS[config["algo"]["name"]].config_class.rpartition(":")[2]
 
 
-def list_unknown(config: dict[str, Any]) -> list[str]:
+def list_unknown(config: Mapping[str, Any]) -> list[str]:
     """The flags for what the log does not tell."""
     price = ALGORITHMS[config["algo"]["name"]].kl_price
     known = config["algo"]["args"]
@@ -137,7 +137,7 @@ def list_unknown(config: dict[str, Any]) -> list[str]:
     return [flag for flag, name in flags.items() if name and name not in known]
 
 
-def name_argument(override: str, config: dict[str, Any]) -> str | None:
+def name_argument(override: str, config: Mapping[str, Any]) -> str | None:
     """A remedy as an argument of TRL's config class: `learning_rate=1e-05`, or `a lower learning_rate` where the log
     does not tell the present one; None if TRL has no such argument."""
     key, _, text = override.partition("=")
@@ -156,7 +156,7 @@ def name_argument(override: str, config: dict[str, Any]) -> str | None:
     return f"a {'higher' if float(text) > known[name].default else 'lower'} {argument}"
 
 
-def _clean(path: Path, rows: Rows) -> Rows:
+def _clean(path: Path, rows: MetricRows) -> MetricRows:
     """Rows of a step and numbers, under our names, one per step; those of an evaluation or of the end left out."""
     found: dict[int, dict[str, Any]] = {}
     for row in rows:

@@ -18,7 +18,7 @@ from typing import Any, TypedDict
 
 from rlhf_exp.algorithms import ALGORITHMS, Algorithm
 from rlhf_exp.analysis.diagnose.courses import LEAST_ROWS, START_ROWS, Course, Series, angle, last_quarter, recent
-from rlhf_exp.runs.records import Completion, Evaluation, Paired, Section
+from rlhf_exp.runs.records import Completion, Evaluation, MetricRows, Paired, Section
 from rlhf_exp.runs.settings import read_key
 
 MEDIAN = 1.25
@@ -39,7 +39,7 @@ class Figure(TypedDict):
 class Signals:
     """After a crash, rows of `metrics` and `evaluation` may lack any figure."""
 
-    metrics: list[dict[str, Any]]
+    metrics: MetricRows
     evaluation: Evaluation
     config: dict[str, Any]
     room: int | None = None

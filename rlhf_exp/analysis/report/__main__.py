@@ -24,7 +24,7 @@ PARSER.add_argument("--against", metavar="SETTING", help="test against this one,
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the report that the command line asks for; returns the exit status."""
-    return run_command(_work, arguments, PARSER.format_help, "report")
+    return run_command(_work, arguments, PARSER.format_help(), "report")
 
 
 def _work(arguments: list[str]) -> None:

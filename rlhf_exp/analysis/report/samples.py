@@ -6,6 +6,7 @@ compare_samples(groups), where groups maps a label to its runs, has the same row
 """
 
 import json
+from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any
 
@@ -132,7 +133,7 @@ def as_pair(title: str, card: Card, folded: bool = False) -> Pair:
     return Pair(title, card["prompt"], tuple((side["caption"], side["text"]) for side in card["sides"]), folded)
 
 
-def _make_card(name: str, prompt: str, values: dict[str, Any], sides: list[dict[str, Any]]) -> Card:
+def _make_card(name: str, prompt: str, values: Mapping[str, Any], sides: list[dict[str, Any]]) -> Card:
     return {"id": name, "prompt": prompt, "values": values, "sides": sides}
 
 

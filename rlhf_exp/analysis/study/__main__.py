@@ -36,7 +36,7 @@ PARSER.add_argument("--out", metavar="FOLDER", help="instead of outputs/NAME")
 
 def main(arguments: list[str] | None = None) -> int:
     """Do what the command line asks for; returns the exit status."""
-    return run_command(_work, arguments, PARSER.format_help, "study")
+    return run_command(_work, arguments, PARSER.format_help(), "study")
 
 
 def _work(arguments: list[str]) -> int:

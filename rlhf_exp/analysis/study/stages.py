@@ -7,7 +7,7 @@ docs/studies.md has the format. A file without `stages:`, a sweep of Hydra's, is
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -114,7 +114,7 @@ def read_study(name: str, overrides: Sequence[str] = (), out: str | None = None)
     return study
 
 
-def _find_mistakes(values: dict[str, Any]) -> Iterator[str]:
+def _find_mistakes(values: Mapping[str, Any]) -> Iterator[str]:
     """Those in a file with stages; in a sweep of Hydra's they are found as its jobs are composed."""
     if not values.get("stages"):
         yield from () if "defaults" in values else ("has neither stages:, as a study, nor defaults:, as a sweep",)
@@ -139,7 +139,7 @@ def _find_mistakes(values: dict[str, Any]) -> Iterator[str]:
         yield f"stages: a circle, {' needs '.join(reversed(error.args[1]))}"
 
 
-def check_keys(place: str, values: dict, types: dict[str, Any]) -> Iterator[str]:
+def check_keys(place: str, values: Mapping[str, Any], types: Mapping[str, Any]) -> Iterator[str]:
     """The mistakes in the keys of a mapping, and in the types of its values."""
     for key, value in values.items():
         if key not in types:
@@ -150,7 +150,7 @@ def check_keys(place: str, values: dict, types: dict[str, Any]) -> Iterator[str]
             yield f"{place}seeds: must name at least one"
 
 
-def _list_needs(stages: dict[str, Any]) -> dict[str, list[str]]:
+def _list_needs(stages: Mapping[str, Any]) -> dict[str, list[str]]:
     """The stages that each needs."""
     return {name: [str(text).partition("/")[0] for text in stage.get("needs", {}).values()]
             for name, stage in stages.items()}  # fmt: skip
@@ -216,7 +216,7 @@ def _sweeps() -> Path:
     return Path(str(find_config_dir("sweeps")))
 
 
-def _find_title(file: Path, values: dict[str, Any]) -> str:
+def _find_title(file: Path, values: Mapping[str, Any]) -> str:
     return str(values.get("title") or _read_comment(file).partition(". ")[0])
 
 

@@ -1,9 +1,9 @@
 """The policy's distribution: KL to the start model, entropy, and the distribution that completions are drawn from."""
 
 import math
+from collections.abc import Mapping
 from itertools import accumulate
 from statistics import fmean, median, stdev
-from typing import Any
 
 from rlhf_exp.analysis.diagnose.courses import LEAST_ROWS, Course, angle, last_quarter, log, mean, recent, root, worst
 from rlhf_exp.analysis.diagnose.rule import ONLINE, POLICIES, PRICED, Suspicion, rule
@@ -20,7 +20,7 @@ CUTS = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
 """Arguments that change the distribution that tokens are drawn from, each with the value at which it does not."""
 
 
-def _find_cut(run: Signals, cuts: dict[str, Any]) -> tuple[str, list[str]] | None:
+def _find_cut(run: Signals, cuts: Mapping[str, float | None]) -> tuple[str, list[str]] | None:
     """Cause and remedy where tokens are not drawn from the distribution that is scored."""
     args = run.config["algo"]["args"]
     name = next((name for name, whole in cuts.items() if args.get(name) not in (None, whole)), None)
