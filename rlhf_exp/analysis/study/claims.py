@@ -175,8 +175,8 @@ def describe_verdicts(verdicts: list[Verdict]) -> list[Block]:
     counts = count_verdicts(verdicts)
     rule = NOTES["claims"].format(judged=len(verdicts) - counts[UNTESTED])
     found = f"Of {len(verdicts)} claims: {', '.join(f'{name} {n}' for name, n in counts.items())}."
-    head = ["claim", "what it says", "the hand-made study", "these runs", "verdict"]
-    rows = [[one.name, one.claim.says, one.claim.figure, *_write_verdict(one)] for one in verdicts]
+    head = ["claim", "verdict", "what it says", "these runs", "the hand-made study"]
+    rows = [[one.name, one.verdict, one.claim.says, _write_measured(one), one.claim.figure] for one in verdicts]
     title = Heading("The hand-made study and these runs")
     return [title, Text(rule), Text(found), Table(head, rows), footnote(NOTES["claims_measured"])]
 
@@ -195,11 +195,11 @@ def _measure(claim: Claim, groups: Groups) -> list[Measured] | str:
         return str(why)
 
 
-def _write_verdict(found: Verdict) -> tuple[str, str]:
-    """What these runs measured, and the verdict."""
+def _write_measured(found: Verdict) -> str:
+    """What these runs measured, and what was expected; or why nothing was."""
     claim, made = found.claim, found.measured
     if not made:
-        return "-", f"{found.verdict}: {found.reason}"
+        return str(found.reason)
     share, signed = made[0].share, claim.value is None
     intervals = [limit(one.estimate.find_interval(found.level), one.kind) for one in made]
     figures = "; ".join(f"{one.label} {_write(interval, share, signed)}"
@@ -210,7 +210,7 @@ def _write_verdict(found: Verdict) -> tuple[str, str]:
     goal = "" if claim.value is None else f" {word} {_write(claim.value, share, False)}"
     margin = f", margin {_write(claim.margin, share, signed).lstrip('+')}" if claim.margin else ""
     would = f"; would show {_write(found.detectable, share, signed).lstrip('+')}" if found.verdict == UNCLEAR else ""
-    return f"{claim.label}: {figures}; {seeds} seeds{rows}", f"{found.verdict} ({claim.expect}{goal}{margin}{would})"
+    return f"{claim.label}: {figures}; {seeds} seeds{rows} (expected: {claim.expect}{goal}{margin}{would})"
 
 
 def _write(figure: Figure, share: bool, signed: bool) -> str:

@@ -335,6 +335,6 @@ def test_the_page_has_a_row_for_each_claim_judged_ones_first(tmp_path, groups):
     (table,) = (block for block in blocks if isinstance(block, Table))
     assert [row[0] for row in table.rows] == ["a-1", "a-0", "a-2"]
     judged, *_, untested = table.rows
-    assert judged[2] == "0.5, one run" and judged[4].startswith("supported") and f"3 seeds, {ROWS} rows" in judged[3]
-    assert untested[2:] == ["-", "-", "not tested: looks are not measured"]
+    assert judged[4] == "0.5, one run" and judged[1] == "supported" and f"3 seeds, {ROWS} rows" in judged[3]
+    assert untested[1:] == ["not tested", "It looks nice.", "looks are not measured", "-"]
     assert "a-2" in to_markdown(blocks)
