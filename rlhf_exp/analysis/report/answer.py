@@ -17,6 +17,7 @@ from typing import NamedTuple
 from rlhf_exp.analysis.frame import read, stack_settings
 from rlhf_exp.analysis.report import columns
 from rlhf_exp.analysis.report.columns import REWARD, TESTED, TRAINED, Column, fill, mean_over_seeds
+from rlhf_exp.analysis.report.effects import compare_keys
 from rlhf_exp.analysis.report.groups import MANY, Groups, find_varied, join_groups, name_rewards
 from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Callout, Heading, Text, footnote
 from rlhf_exp.analysis.stats import DIFFERENCES, LEVEL, LEVELS, SHARES, START, Contrast, compare_settings
@@ -29,6 +30,8 @@ FAR_BELOW = 10
 would detect it."""
 FEW = 4
 """So many differences without a verdict are named."""
+MOST_SIZES = 6
+"""Of more contrasts than these a sentence says the names alone."""
 CLOSE = 1.05
 """Costs that differ by a smaller factor are about the same."""
 WORDS = {1: "higher", 0: "no clear difference", -1: "lower"}
@@ -39,8 +42,8 @@ class Answer(NamedTuple):
     """Remarks.
 
     Attributes:
-        main: which setting is the best, what the settings gained, and what is sick or else cannot be told; before them
-            what cannot be compared.
+        main: which setting is the best, what each varied key changes or else what the settings gained, and what is sick
+            or else cannot be told; before them what cannot be compared.
         more: the answers to further questions.
     """
 
@@ -131,9 +134,11 @@ def describe_answer(groups: Groups, measured: Groups, tests: dict[str, Tests], a
     best = [*_tell_best(measured, tests)] if is_one_task else []
     pairs, starts = [*_tell_pairs(tests)] if is_one_task else [], [*_tell_starts(tests)]
     others = [*_tell_others(tests, about), *_tell_costs(measured)] if is_one_task else []
+    keys = [*_tell_keys(measured, tests)] if is_one_task else []
     gains, further = (pairs, starts) if any(found.named for found in tests.values()) else (starts, pairs)
     last, other = ([health], unclear) if health.kind != "ok" or not unclear else (unclear, [health])
-    return Answer([*_tell_limits(groups, measured), *best, *gains, *last], [*further, *others, *other])
+    return Answer([*_tell_limits(groups, measured), *best, *(keys or gains), *last],
+                  [*(gains if keys else ()), *further, *others, *other])  # fmt: skip
 
 
 def tabulate_tests(tests: dict[str, Tests], shown: Collection[str]) -> list[Block]:
@@ -225,6 +230,21 @@ def _tell_pairs(tests: dict[str, Tests]) -> Iterator[Block]:
         yield Callout("info", "The others.", _close([f"{pair.first} is {_tell(main, [pair])}" for pair in clear]))
 
 
+def _tell_keys(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
+    """What each varied key changes by itself, where several were varied."""
+    main = next(iter(tests.values()), None)
+    if main is None or main.named or main.untested:
+        return
+    parts = []
+    for key, effects in compare_keys(groups, main.column).items():
+        points = " points" if main.column.kind is SHARES else ""
+        told = [f"{SIDES[one.verdict]} {one.second} ({main.column.write_difference(one.interval)}{points})"
+                for one in effects]  # fmt: skip
+        parts.append(f"{key.removeprefix('algo.args.')}: {effects[0].first} is {', '.join(told)}")
+    if parts:
+        yield Callout("info", "By key.", f"{'; '.join(parts)}; each over the settings that differ in it alone.")
+
+
 def _tell_starts(tests: dict[str, Tests]) -> Iterator[Block]:
     """The first figure of all settings against that of the start model."""
     main = next(iter(tests.values()), None)
@@ -304,7 +324,7 @@ def _tell(tests: Tests, contrasts: Sequence[Contrast]) -> str:
         for contrast in (one for one in contrasts if one.verdict == verdict):
             label = contrast.first if to_one else contrast.second
             size = f" ({tests.column.write_difference(contrast.interval)}{points})"
-            listed.append(label if len(contrasts) >= MANY else f"{label}{size}")
+            listed.append(label if len(contrasts) > MOST_SIZES else f"{label}{size}")
         parts += [f"{side}{' it:' if to_one else ''} {', '.join(listed)}"] if listed else []
     return "; ".join(parts)
 

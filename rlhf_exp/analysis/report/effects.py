@@ -1,0 +1,67 @@
+"""What each varied key changes by itself: the mean difference between settings that differ in it alone.
+
+compare_keys(groups, TRAINED)  ->  {"max_tokens": [Effect("96", "48", {"value": 0.12, "low": 0.08, ...})], ...}
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable
+from typing import NamedTuple
+
+import numpy as np
+
+from rlhf_exp.analysis.frame import stack_settings
+from rlhf_exp.analysis.report.columns import Column
+from rlhf_exp.analysis.report.groups import Groups, read_choices
+from rlhf_exp.analysis.stats import DIFFERENCES, LEVEL, LEVELS, SHARES, Interval
+from rlhf_exp.analysis.stats.crossed import estimate, limit, measure_spread
+
+FEWEST_CELLS = 2
+"""Choices of the other keys over which a key is averaged; with one it is a difference of two settings."""
+
+
+class Effect(NamedTuple):
+    """The figure of one value of a key minus that of another, with an interval at the level that all effects share."""
+
+    first: str
+    second: str
+    interval: Interval
+
+    @property
+    def verdict(self) -> int:
+        """1, -1, or 0 where the interval includes 0."""
+        return int(self.interval["low"] > 0) - int(self.interval["high"] < 0)
+
+
+def compare_keys(groups: Groups, column: Column) -> dict[str, list[Effect]]:
+    """Of each varied key the highest value against each other one, over the choices of the other keys that were run
+    with all its values, their seeds and rows. Empty unless two keys were varied and every setting has two seeds."""
+    figures = stack_settings(groups, column.model, str(column.rows))
+    choices = dict(zip(groups, read_choices(groups), strict=True))
+    values = {key: {of[key] for of in choices.values()} for key in next(iter(choices.values()), {})}
+    varied = [key for key, found in values.items() if len(found) > 1]
+    if len(figures) < len(groups) or len(varied) < 2:
+        return {}
+    joined = {key: found for key in varied if (found := _join(key, figures, choices))}
+    level = LEVEL / max(1, sum(len(of) - 1 for of in joined.values()))
+    kind = DIFFERENCES if column.kind is SHARES else column.kind or LEVELS
+    effects = defaultdict(list)
+    for key, of in joined.items():
+        first, *others = sorted(of, key=lambda value, of=of: -of[value].mean())
+        for other in others:
+            gaps = of[first] - of[other]
+            found = estimate(gaps.mean(0), [(measure_spread(gaps), 1 / len(gaps))], kind)
+            effects[key].append(Effect(first, other, limit(found.find_interval(level), kind)))
+    return effects
+
+
+def _join(key: str, figures: dict[str, np.ndarray], choices: dict[str, dict[str, str]]) -> dict[str, np.ndarray]:
+    """By the value of a key (runs, rows) over equal choices of the other keys; empty if there are too few of these."""
+    cells: dict[Hashable, dict[str, np.ndarray]] = defaultdict(dict)
+    for label, choice in choices.items():
+        cells[frozenset(choice.items() - {(key, choice[key])})][choice[key]] = figures[label]
+    values = {choice[key] for choice in choices.values()}
+    whole = [cell for cell in cells.values() if cell.keys() == values]
+    seeds = min(map(len, figures.values()))
+    if len(whole) < FEWEST_CELLS:
+        return {}
+    return {value: np.concatenate([cell[value][:seeds] for cell in whole]) for value in values}
