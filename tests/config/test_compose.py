@@ -84,17 +84,18 @@ def test_a_package_that_is_not_installed_is_refused(monkeypatch, refuse):
     assert " is not installed; pip install " in problem
 
 
-@pytest.mark.parametrize(("major", "typed"), [(0, []), (7, [FLASH])])
-def test_a_gpu_that_is_not_there_or_too_old_is_refused(major, typed, any_machine, monkeypatch, refuse):
+@pytest.mark.parametrize(
+    ("major", "typed", "kind"), [(0, [], "missing"), (7, [FLASH], "missing"), (9, [FLASH], "conflict")]
+)
+def test_a_gpu_that_is_not_there_or_too_old_is_refused(major, typed, kind, any_machine, monkeypatch, refuse):
     monkeypatch.setattr(device, "cuda_major", lambda: major)
-    assert [problem.kind for problem in refuse("device=cuda", *typed)] == ["missing"]
+    assert [problem.kind for problem in refuse("device=cuda", *typed)] == [kind]
 
 
-def test_flash_attention_is_chosen_where_it_can_run(any_machine, monkeypatch, refuse):
+def test_flash_attention_is_chosen_where_it_can_run(any_machine, monkeypatch):
     monkeypatch.setattr(device, "find_spec", lambda name: name)
-    assert compose_config().model.attn_implementation == "sdpa"
-    assert compose_config(["peft=qlora"]).model.attn_implementation == "flash_attention_2"
-    assert [problem.kind for problem in refuse(FLASH, "device=cuda")] == ["conflict"]
+    for typed, chosen in {"peft=none": "sdpa", "peft=qlora": "flash_attention_2"}.items():
+        assert compose_config([typed]).model.attn_implementation == chosen
     assert compose_config([FLASH, "model.dtype=bfloat16"]).model.dtype == "bfloat16"
 
 

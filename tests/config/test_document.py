@@ -4,11 +4,14 @@ import re
 import sys
 
 import pytest
+import trl
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.keys import known_keys, list_keys
 from rlhf_exp.config.trl_arguments import FILE
 from rlhf_exp.config.values import list_groups
+from rlhf_exp.trainers.grpo import GRPOConfig
+from rlhf_exp.trainers.ppo import PPOConfig
 
 if not (ROOT / "docs").is_dir():
     pytest.skip("docs are not installed with the package", allow_module_level=True)
@@ -37,6 +40,8 @@ def test_the_page_has_every_key_of_the_package(page):
     listed = re.findall(r"^- `([\w.]+)", page, re.MULTILINE)
     wanted = {key.name for key in list_keys() if not list_groups(key.hint)}
     wanted = {key for key in wanted if not re.match(r"algo\.args|task\.of|(?!run)\w+\.name$", key)}
+    ours = {*GRPOConfig.__annotations__, *PPOConfig.__annotations__} - {*trl.GRPOConfig.__dataclass_fields__}
+    wanted |= {f"algo.args.{name}" for name in ours}
     missing = wanted - set(listed)
     assert {key for key in missing if not key.startswith(("model.learning_rate.", "task.splits."))} == set()
 

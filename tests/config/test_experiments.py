@@ -29,16 +29,10 @@ def test_every_experiment_composes_with_arguments_that_trl_takes(name):
 # What the settings of a study are, whatever the model's size would bring.
 OWN_ARGS = ("learning_rate", "max_steps", "per_device_train_batch_size", "gradient_accumulation_steps")
 OF_TINY = {
-    "compare_grpo": (1e-3, 1e-6),
-    "compare_dr_grpo": (1e-3, 1e-6),
-    "compare_ppo": (5e-4, 1e-6),
-    "compare_rloo": (1e-3, 1e-6),
-    "compare_kto": (1e-4, 5e-7),
-    "compare_sft": (1e-3, 2e-5),
-    "compare_dpo": (1e-4, 5e-7),
-    "compare_rejection_sampling": (1e-3, 2e-5),
-    "countdown_rejection_sampling": (1e-3, 2e-5),
-}
+    "compare_grpo": (1e-3, 1e-6), "compare_dr_grpo": (1e-3, 1e-6), "compare_ppo": (5e-4, 1e-6),
+    "compare_rloo": (1e-3, 1e-6), "compare_kto": (1e-4, 5e-7), "compare_dpo": (1e-4, 5e-7),
+    **dict.fromkeys(("compare_sft", "compare_rejection_sampling", "countdown_rejection_sampling"), (1e-3, 2e-5)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if not name.endswith("_tiny")])
@@ -78,7 +72,7 @@ def test_the_two_rates_of_brevity_differ_by_ten_and_in_nothing_else():
     for twin, rate in (("", 1e-5), ("_tiny", 1e-3)):
         high, low = compose(f"brevity_lr_1e-5{twin}"), compose(f"brevity_lr_1e-6{twin}")
         assert (high.algo.args["learning_rate"], low.algo.args["learning_rate"]) == (rate, pytest.approx(rate / 10))
-        same = {"learning_rate": None, "output_dir": None}
+        same = dict.fromkeys(("learning_rate", "critic_learning_rate", "output_dir"))
         assert {**high.algo.args, **same} == {**low.algo.args, **same}
     assert compose("brevity_lr_1e-5").model.name == "gpt2"
 

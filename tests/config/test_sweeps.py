@@ -77,15 +77,9 @@ def test_both_forms_have_the_arms_that_claims_name_but_for_the_full_ones(study):
 
 
 METHODS = {
-    "sft": ("sft", "nll"),
-    "rejection_sampling": ("sft", "nll"),
-    "dpo": ("dpo", ["sigmoid"]),
-    "kto": ("kto", "kto"),
-    "ppo": ("ppo", None),
-    "grpo": ("grpo", "grpo"),
-    "dr_grpo": ("grpo", "dr_grpo"),
-    "rloo": ("rloo", None),
-}
+    "sft": ("sft", "nll"), "rejection_sampling": ("sft", "nll"), "dpo": ("dpo", ["sigmoid"]), "kto": ("kto", "kto"),
+    "ppo": ("ppo", None), "grpo": ("grpo", "grpo"), "dr_grpo": ("grpo", "dr_grpo"), "rloo": ("rloo", None),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("study", "tokens"), [("comparison", 4_000_000), ("comparison_tiny", 80_000)])

@@ -33,14 +33,10 @@ def test_every_grpo_loss_builds(loss):
     assert args.output_dir.endswith("/checkpoints") and args.model_init_kwargs["dtype"] == "float32"
 
 
-def test_what_trl_itself_refuses_is_one_line():
-    line = "algo.args: At most one of fp16 and bf16 can be True, but not both"
-    assert refuse("+algo.args.fp16=true", "device.bf16=true") == [line]
-
-
 @pytest.mark.parametrize(
     ("typed", "line"),
     [
+        (["+algo.args.fp16=true", "device.bf16=true"], "algo.args: At most one of fp16 and bf16 can"),
         (["+algo.args.optim=lomo"], "algo.args.optim=lomo: You need to install `lomo_optim`"),
         (["+algo.args.lr_scheduler_kwargs={lr_min: 1}"], "algo.args.lr_scheduler_kwargs={lr_min: 1}: get_linear_"),
         (["algo.args.lr_scheduler_type=warmup_stable_decay"], "algo.args.lr_scheduler_type=warmup_stable_decay: get"),
@@ -50,7 +46,7 @@ def test_what_trl_itself_refuses_is_one_line():
         (["+algo.args.accelerator_config=nope.json"], "algo.args: [Errno 2] No such file or directory: 'nope.json'"),
     ],
 )  # fmt: skip
-def test_what_transformers_refuses_only_when_training_begins_is_refused_before(typed, line):
+def test_what_trl_refuses_and_what_it_refuses_only_when_training_begins_is_one_line(typed, line):
     [problem] = refuse(*typed)
     assert problem.startswith(line)
 
