@@ -1,11 +1,6 @@
 """Every algorithm with every task and peft on a real chat model: two steps, measured before and after, reported."""
 
 import math
-import shutil
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 from transformers import AutoTokenizer
@@ -15,7 +10,6 @@ from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.models.loading import load_tokenizer
 from rlhf_exp.models.source import locate_start_model
-from rlhf_exp.runs.load import load_run
 from tests.real.conftest import SHORT
 
 OWN = ROOT / "examples" / "own_task"
@@ -88,36 +82,11 @@ def test_two_steps_are_trained_measured_and_reported(train, reward_model, algo, 
         assert losses[0] == pytest.approx(math.log(2), abs=1e-5)
 
 
-def test_a_killed_run_resumes_and_makes_each_step_once(smollm2, workplace):
-    folder = workplace / "killed"
-    given = [*SHORT[:-1], "algo=sft", "task=file", *QUESTIONS, "task.completion_column=good", "peft=lora", *rows(1)]
-    given = [word for word in given if not word.startswith("algo.args.max_steps")]
-    given += ["algo.args.max_steps=12", "algo.args.save_steps=2"]
-    command = [sys.executable, "-m", "rlhf_exp", *given]
-    with subprocess.Popen([*command, f"output_dir={folder}"], cwd=workplace, stderr=subprocess.DEVNULL) as process:
-        limit = time.monotonic() + 600
-        while not list(folder.glob("checkpoints/checkpoint-*")) and time.monotonic() < limit:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGKILL)
-    assert load_run(folder).status != "finished"
-    done = subprocess.run([*command, f"resume={folder}"], cwd=workplace, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    run = load_run(folder)
-    assert run.status == "finished" and [line["step"] for line in run.metrics] == list(range(1, 13))
-
-
 def test_samples_of_its_own_give_pairs(train):
     """It answers some of these questions rightly and some wrongly, so that pairs can be made."""
     sampling = ["task.samples=self", "task.sampling.rows=16", "task.sampling.completions=4", "max_tokens=32"]
     run = train("own_pairs", "algo=dpo", "task=file", *QUESTIONS, *CHECKED, *sampling, "peft=lora", *rows(1))
     assert run.status == "finished" and len(run.metrics) == 2
-
-
-def test_a_model_without_right_samples_is_refused_in_one_line(launch, workplace):
-    sampling = ["task.samples=self", "task.sampling.rows=4", "task.sampling.completions=2"]
-    done = launch(*SHORT, "algo=dpo", "task=countdown", *sampling, *rows(2), f"output_dir={workplace / 'no_pairs'}")
-    refusals = [line for line in done.stderr.splitlines() if line.startswith("rlhf_exp: ")]
-    assert done.returncode == 2 and len(refusals) == 1 and "Traceback" not in done.stderr
 
 
 def test_prompts_are_chats_with_the_templates_own_system_prompt(launch, workplace):
@@ -143,18 +112,3 @@ def test_real_problems_are_read_and_answered(train):
     given = ["task=gsm8k", "task.source=file", f"task.path={GSM8K}", "task.train_rows=8"]
     run = train("gsm8k_real", "algo=sft", *given, "peft=lora", *rows(2))
     assert run.evaluation["baseline"]["n"] == run.evaluation["trained"]["n"] == 4
-
-
-def test_several_runs_are_compared_in_one_report(train, launch, workplace):
-    given = [*list_overrides("sft", "file", "lora"), *CHECKED]
-    folders = [str(train(f"seed_{seed}", *given, f"seed={seed}").path) for seed in (0, 1)]
-    done = launch("report", *folders, "--out", str(workplace / "comparison"))
-    assert done.returncode == 0 and (workplace / "comparison" / "report.html").is_file(), done.stderr
-    done = launch("diagnose", folders[0])
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_folder_without_weights_is_refused_in_one_line(smollm2, tmp_path, launch):
-    shutil.copytree(smollm2, tmp_path / "model", ignore=shutil.ignore_patterns("*.safetensors"))
-    done = launch(*SHORT, f"model.path={tmp_path / 'model'}")
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "holds no weights" in done.stderr

@@ -316,29 +316,10 @@ def test_a_fall_has_the_date_of_the_validation_that_shows_it():
     assert [found.steps for found in report.findings if found.name == "accuracy_fell"] == [(200, 400)]
 
 
-def test_a_critic_whose_explained_variance_is_noise_around_0_is_told_from_one_that_says_nothing():
-    nothing, noise, wrong = (
-        score("explained_variance", make_metrics("ppo", {"ppo/explained_variance": course}), make_config("ppo"))
-        for course in (lambda x: 0.0, lambda x: 0.1 * math.cos(40 * math.pi * x) - 0.01, lambda x: -3.0)
-    )
-    assert noise < 2 < min(nothing, wrong)
-
-
 def test_a_finding_shows_three_samples():
     name, algo, courses, _ = SILENT["format farming"]
     report = judge(courses, algo, samples=[sample(i, 0.1 * i, "partial", "trained") for i in range(9)])
     assert report.found[name].samples == ["row 8", "row 7", "row 6"]
-
-
-def test_shares_that_jump_from_row_to_row_are_no_farming():
-    """A step's completions are of few problems, whose difficulty moves the share of right ones by itself."""
-    falls = [0.5, 0.5, 0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.2, 0.2, 0.2, 0.2]
-    jumps = [0.5, 0.3, 0.7, 0.3, 0.5, 0.2, 0.15, 0.2, 0.05, 0.4, 0.3, 0.3]
-    config = make_config(args={"per_device_train_batch_size": 32, "num_generations": 8})
-    rows = [[{"step": i + 1, "outcome/correct": share, "outcome/partial": 1 - share} for i, share in enumerate(shares)]
-            for shares in (falls, jumps)]  # fmt: skip
-    smooth, noisy = (score("format_farming", of, config) for of in rows)
-    assert smooth > 1.2 and noisy < smooth / 1.3
 
 
 def test_the_rows_of_one_rollout_are_one_measurement_of_kl():
