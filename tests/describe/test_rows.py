@@ -19,12 +19,6 @@ def test_a_task_that_draws_its_rows_has_demonstrations_and_prompts():
     assert len(splits["demonstrations"][1]) == len(splits["train"][1]) == 4096
 
 
-def test_words_that_a_closed_vocabulary_lacks_are_refused(tmp_path):
-    (tmp_path / "rows.jsonl").write_text('{"prompt": "make tea"}\n' * 9)
-    with pytest.raises(ConfigError, match=r"words of its prompts are not in the model's vocabulary: .*'tea' \("):
-        read("task=file", f"task.path={tmp_path / 'rows.jsonl'}")
-
-
 def test_a_folder_without_a_tokenizer_is_refused_in_one_line(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
     cfg, _ = compose_command("describe", ["algo=none"], ["task=countdown", f"model.path={tmp_path}"])

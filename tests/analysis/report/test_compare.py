@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from rlhf_exp.analysis.report import write_report
-from rlhf_exp.analysis.report.curves import EACH_RUN, plot_runs, show_curves
+from rlhf_exp.analysis.report.curves import EACH_RUN, plot_runs
 from rlhf_exp.analysis.report.groups import group_runs, keep_measured
 from rlhf_exp.analysis.report.page import Widget
 from rlhf_exp.analysis.report.samples import compare_samples
@@ -39,14 +39,6 @@ def test_a_picture_has_a_line_for_each_run_and_of_many_runs_the_means_alone(run_
     for each, lines in ((2, 6), (EACH_RUN, 2)):
         plots = plot_runs({"first": [run] * each, "second": [run] * each})
         assert plots and {len(panel.lines) for plot in plots for panel in plot.panels} == {lines}
-
-
-def test_validation_curves_of_a_comparison_are_drawn_by_the_page_and_not_as_further_pictures(run_dir):
-    groups = {"first": [load_run(run_dir)], "second": [load_run(run_dir)]}
-    plots = plot_runs(groups)
-    units = [chart["unit"] for chart in show_curves(groups, plots).content["charts"] if "alidation" in chart["caption"]]
-    assert units == ["accuracy", "reward", "mean tokens", "cut off", "KL, nats"]
-    assert "validation" not in {plot.name for plot in plots}
 
 
 def test_runs_of_equal_name_are_named_by_where_their_paths_part(tmp_path, make_run):

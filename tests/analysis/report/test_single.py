@@ -9,7 +9,7 @@ from rlhf_exp.analysis.report import terminal_table, write_report
 from rlhf_exp.analysis.report.curves import CURVES, list_curves
 from rlhf_exp.analysis.report.page import Widget
 from rlhf_exp.analysis.report.progress import describe_progress
-from rlhf_exp.analysis.report.samples import KINDS, browse, describe_samples
+from rlhf_exp.analysis.report.samples import KINDS, describe_samples
 from rlhf_exp.analysis.report.single import describe_sets
 from rlhf_exp.analysis.report.summary import summary_table, verdict
 from rlhf_exp.runs.figures import percent, points
@@ -156,11 +156,6 @@ def test_the_picture_of_a_run_has_its_measurements_its_start_and_end_and_what_ta
     assert len(run["rows"]["step"]) == len(validation) > 2 and None not in validation
     assert (sides[0], sides[-1], {*sides[1:-1]}) == (10.42, 14.58, {None})
     assert (untrained[0], untrained[-1]) == (16.67, 16.67)
-
-
-def test_of_the_same_prompt_a_page_shows_one_sample_before_the_others_of_another():
-    cards = [{"id": str(i), "prompt": prompt, "values": {}, "sides": []} for i, prompt in enumerate("aaabbc")]
-    assert "".join(row["prompt"] for row in browse("x", cards, []).content["rows"]) == "abcaba"
 
 
 def test_a_run_has_one_table_of_its_evaluation_sets(run_dir, edit):
