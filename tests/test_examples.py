@@ -104,10 +104,3 @@ def test_a_trainer_that_does_not_fit_is_refused_in_one_line(tmp_path, command_li
     shutil.copy(EXAMPLES / "own_algorithm" / "positive_rloo.py", tmp_path)
     done = command_line(f"algo={algo}", f"algo.trainer={trainer}", *SHORT, "task.baselines=false", cwd=tmp_path)
     assert done.returncode == 2 and f"algo.trainer={trainer}: {line}" in done.stderr
-
-
-def test_an_example_is_short_and_says_how_it_is_run():
-    files = sorted(EXAMPLES.glob("*/*.py"))
-    long = [file.parent.name for file in files if len(file.read_text().splitlines()) >= 40]
-    assert files and long == ["reasoning_gym"]
-    assert all(list_commands(folder / "README.md") for folder in EXAMPLES.glob("own_*"))

@@ -122,13 +122,6 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_make_help_lists_every_target() -> None:
-    targets = re.findall(r"^([a-z][a-z%-]*):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
-    listed = [line.split()[0] for line in make(ROOT, "help").stdout.splitlines()]
-    assert sorted(listed) == sorted(set(targets))
-    assert {"run", "test", "test-learning", "test-engines", "lint", "bench", "sweep", "study-%", "help"} <= set(listed)
-
-
 def test_second_make_installs_nothing(checkout: Path) -> None:
     assert make(checkout, "-n", "test", "ARGS=-k grade").stdout == (
         "OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist worksteal --durations=50"
@@ -155,41 +148,11 @@ def test_make_says_in_one_line_what_a_python_lacks(script: str, line: str, check
     assert done.returncode == 2 and done.stderr.startswith(line.format(python))
 
 
-FOUND, CLEAN = "Found 1 known vulnerability in 1 package", "No known vulnerabilities found"
-
-
-@pytest.mark.parametrize(
-    ("script", "said", "shown"),
-    [
-        (["echo Traceback >&2", "echo ProxyError: no route >&2", "exit 1"], ["ProxyError: no route"] * 3, ""),
-        ([f'case "$*" in *vllm*) echo {CLEAN} >&2; exit 0; esac', f"echo {FOUND} >&2", "echo aiohttp CVE", "exit 1"],
-         [FOUND, CLEAN, CLEAN], "aiohttp CVE\n"),
-    ],
-    ids=["no network", "one vulnerability"],
-)  # fmt: skip
-def test_pip_audit_fails_with_one_line_for_each_lock(
-    script: list[str], said: list[str], shown: str, checkout: Path
-) -> None:
-    write_script(checkout / ".venv" / "bin" / "python", *script)
-    done = make(checkout, "pip-audit")
-    *lines, end = done.stderr.splitlines()
-    assert (done.returncode, done.stdout) == (2, shown) and end.startswith("make: ")
-    assert lines == [f"make pip-audit: {lock}: {line}" for lock, line in zip(LOCKS, said, strict=True)]
-    assert said[0] in (checkout / ".venv" / "pip-audit.txt").read_text()
-
-
 def test_ci_runs_every_test() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     made = [line.split()[1] for line in script.read_text().splitlines() if line.startswith("make ")]
     assert made == ["test", "test-learning"]
-
-
-def test_each_night_the_newest_versions_within_the_ranges_are_tested(checkout: Path) -> None:
-    assert "run: make test-newest\n" in (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
-    built = make(checkout, "-n", "test-newest").stdout.replace("\\\n", "").splitlines()
-    assert "--upgrade-strategy eager" in built[1] and "$(grep ^torch== requirements.lock) -e " in built[1]
-    assert built[2].startswith("OMP_NUM_THREADS=1 .venv-newest/bin/python -m pytest ")
 
 
 def test_image_is_pinned_installs_from_the_same_lock_and_runs_as_no_root() -> None:

@@ -43,18 +43,6 @@ def test_a_log_gets_plain_lines_a_tenth_apart(capsys, monkeypatch):
     assert lines[-1].startswith("baselines: 1 of 3 (33%), ")
 
 
-def test_lines_are_half_a_minute_apart(capsys):
-    count(20)
-    count(20, None)
-    assert capsys.readouterr().err == ""
-
-
-def test_a_terminal_gets_a_bar(monkeypatch):
-    terminal = open_terminal(monkeypatch)
-    count(5, leave=True)
-    assert "\revaluate: 100%|" in terminal.getvalue()
-
-
 def test_errors_and_health_have_colours_on_a_terminal_alone(monkeypatch):
     terminal = open_terminal(monkeypatch)
     say("seed=x: must be", colour="red")

@@ -1,10 +1,8 @@
 import pytest
 
-from rlhf_exp.config.compose import compose_config
-from rlhf_exp.describe.figures import list_rows, measure_rows
-from rlhf_exp.forms import ASK, DEMONSTRATE, PAIR
-from rlhf_exp.tasks import hh_rlhf, load_task
-from tests.tasks.building import CHAT_TEMPLATE, build_tokenizer
+from rlhf_exp.describe.figures import measure_rows
+from rlhf_exp.forms import PAIR
+from tests.tasks.building import build_tokenizer
 
 DIALOGUE = "\n\nHuman: a\n\nAssistant: b\n\nHuman: c\n\nAssistant:"
 
@@ -49,41 +47,3 @@ def test_what_a_budget_cuts_off_is_the_longer_text_s_affair(figures):
     whole, answer = (find(figures["budgets"], "all", text) for text in ("prompt + answer", "answer alone"))
     assert [whole[name] for name in ("64", "128", "1024")] == [1.0, 0.5, 0.25]
     assert [answer[name] for name in ("64", "128", "1024")] == [3 / 8, 2 / 8, 0.0]  # 64 tokens fit into 64
-
-
-def test_repeats_and_overlap_are_found():
-    rows = [pair("helpful", *row.split()) for row in ("p a b", "p a b", "p b a", "p c d", "q c d")]
-    assert measure(train=(PAIR, rows[:3]), test=(PAIR, rows[3:]))["counts"] == {
-        "train_rows": 3, "test_rows": 2, "prompts_in_several_splits": 1, "rows_with_an_earlier_prompt": 3,
-        "rows_with_an_earlier_prompt_and_answers": 1, "pairs_preferred_both_ways": 1,
-    }  # fmt: skip
-
-
-def test_chat_prompts_are_distinguished_by_their_texts():
-    rows = [{"prompt": [{"role": "user", "content": text}], "completion": [{"role": "assistant", "content": "x"}]}
-            for text in ("a", "b", "a")]  # fmt: skip
-    rows[0]["prompt"].insert(0, {"role": "system", "content": "Be brief."})
-    found = measure_rows({"s": (DEMONSTRATE, rows)}, build_tokenizer(CHAT_TEMPLATE))
-    assert found["counts"]["rows_with_an_earlier_prompt"] == 0 and found["turns"][0]["max"] == 2
-    assert {(row["subset"], row["text"]) for row in found["lengths"]} == {("s", "prompt"), ("s", "completion")}
-
-
-def test_rows_without_answers_are_described_by_their_prompts():
-    rows = [{"prompt": "a b", "completion": "a column of the user's own"}]
-    found = measure(demos=(DEMONSTRATE, [{"prompt": "a b c", "completion": "d"}]), test=(ASK, rows))
-    assert [row["text"] for row in found["lengths"] if row["subset"] == "test"] == ["prompt"]
-    assert {row["subset"] for row in found["budgets"]} == {"demos", "all"}
-    assert find(found["lengths"], "all", "completion")["n"] == 1
-
-
-@pytest.mark.parametrize(
-    ("algo", "forms"), [("dpo", "train chosen, test chosen"), ("kto", "train completion, test chosen"),
-                        ("sft", "train completion, test chosen"), ("none", "test chosen")]
-)  # fmt: skip
-def test_a_run_tells_of_the_rows_that_it_uses(algo, forms, monkeypatch):
-    monkeypatch.setattr(hh_rlhf, "SYNTHETIC_ROWS", 200)
-    keys = ["task=hh_rlhf", "task.source=generated", "model=tiny_gpt2", "task.train_rows=8", "eval.rows=4"]
-    cfg = compose_config([f"algo={algo}", *keys])
-    splits = list_rows(cfg, load_task(cfg, build_tokenizer()))
-    assert ", ".join(f"{split} {form.columns[1]}" for split, (form, _) in splits.items()) == forms
-    assert {split: len(rows) for split, (_, rows) in splits.items()} | {"train": 0} == {"train": 0, "test": 4}

@@ -1,10 +1,14 @@
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from rlhf_exp.analysis.report.__main__ import main as report
 from rlhf_exp.describe.__main__ import main
+
+APPROVED = Path(__file__).with_name("approved.md")
+"""The section of the report of the rows of conftest.py, of which a byte is a token."""
 
 
 def test_the_command_writes_a_folder_that_the_report_shows(hh_overrides, tmp_path, capsys):
@@ -16,15 +20,8 @@ def test_the_command_writes_a_folder_that_the_report_shows(hh_overrides, tmp_pat
     html, markdown = ((out / f"report.{end}").read_text() for end in ("html", "md"))
     for text in (html, markdown, printed, (out / "data.json").read_text()):
         assert not re.search("bread|baker|flour|hurt|go on", text)
-    assert "# none on hh_rlhf" in markdown and "## Data" in markdown and "Samples" not in markdown
-    for line in (
-        "dropped, equal answers, harmless-base | 1",
-        "harmless-base | turns | 2",
-        "prompts in several splits | 0",
-    ):
-        assert f"| {line} |" in markdown
-    data = json.loads((out / "data.json").read_text())
-    assert data["read"] == {"harmless-base": 3, "helpful-base": 5}
+    data = markdown.partition("## Data")[2].partition("## What was run")[0]
+    assert f"## Data{data.rstrip()}\n" == APPROVED.read_text()
     assert report([str(out)]) == 0 and (out / "report.md").read_text() == markdown
 
 
@@ -53,10 +50,3 @@ def test_rows_of_your_own_need_no_grader(answers, columns, tmp_path):
     assert main([*named, *columns]) == 0
     lengths = json.loads((tmp_path / "out" / "data.json").read_text())["figures"]["lengths"]
     assert [row["text"] for row in lengths if row["subset"] == "train"] == ["prompt", *answers]
-
-
-def test_configs_of_your_own(tmp_path, capsys):
-    (tmp_path / "own" / "task").mkdir(parents=True)
-    (tmp_path / "own" / "task" / "short.yaml").write_text("defaults: [countdown]\ntrain_rows: 7\n")
-    assert main(["-cd", str(tmp_path / "own"), "task=short", "eval.rows=5", f"output_dir={tmp_path / 'out'}"]) == 0
-    assert re.search("^train +prompt +7 ", capsys.readouterr().out, re.MULTILINE)

@@ -4,32 +4,11 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.describe.rows import load_tokenizer, read_rows
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.launch.arguments import compose_command
-from rlhf_exp.tasks import gsm8k
-from rlhf_exp.tasks.hh_rlhf import DROPPED, KEPT
 
 
 def read(*overrides):
     cfg = compose_config(["algo=none", *overrides])
     return read_rows(cfg, load_tokenizer(cfg))
-
-
-def test_pairs_come_from_the_task_s_reader_with_its_odd_rows(hh_overrides):
-    facts, splits = read(*hh_overrides)
-    rows = [row for _, part in splits.values() for row in part]
-    assert (facts["read"], len(rows)) == ({"harmless-base": 3, "helpful-base": 5}, 6)
-    assert ([*facts["dropped"]], [*facts["kept"]]) == ([*DROPPED], [*KEPT])
-    assert {kind: counts for kind, counts in facts["dropped"].items() if counts} == {
-        "empty_rejected": {"helpful-base": 1}, "equal_answers": {"harmless-base": 1},
-    }  # fmt: skip
-    [long] = [row for row in rows if row["prompt"].count("Human:") > 1 and row["subset"] == "harmless-base"]
-    assert (long["chosen"], long["rejected"]) == (" No.", " Yes, of course, go on.")
-
-
-def test_word_problems_come_with_their_splits_and_answers(monkeypatch):
-    monkeypatch.setattr(gsm8k, "SYNTHETIC_ROWS", 200)
-    _, splits = read("task=gsm8k", "task.source=generated", "model=tiny_gpt2")
-    assert [*splits] == ["train", "validation", "test"]
-    assert all("<<" not in row["completion"] for _, rows in splits.values() for row in rows)
 
 
 def test_a_task_that_draws_its_rows_has_demonstrations_and_prompts():
@@ -38,17 +17,6 @@ def test_a_task_that_draws_its_rows_has_demonstrations_and_prompts():
     assert [*splits["demonstrations"][1][0]] == ["prompt", "completion"]
     _, splits = read("task=countdown", "eval.rows=10", "task.numbers=[2]")  # without end
     assert len(splits["demonstrations"][1]) == len(splits["train"][1]) == 4096
-
-
-def test_a_task_of_another_s_prompts_has_prompts_alone():
-    facts, splits = read("task=brevity", "eval.rows=10", "task.of.train_rows=20")
-    assert facts == {} and [form.answers for form, _ in splits.values()] == [(), ()]
-
-
-def test_words_that_a_closed_vocabulary_lacks_are_refused(tmp_path):
-    (tmp_path / "rows.jsonl").write_text('{"prompt": "make tea"}\n' * 9)
-    with pytest.raises(ConfigError, match=r"words of its prompts are not in the model's vocabulary: .*'tea' \("):
-        read("task=file", f"task.path={tmp_path / 'rows.jsonl'}")
 
 
 def test_a_folder_without_a_tokenizer_is_refused_in_one_line(tmp_path):

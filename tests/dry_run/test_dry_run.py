@@ -38,16 +38,6 @@ def show(no_weights, capsys):
     return show
 
 
-def test_a_dry_run_is_five_lines(show, tmp_path):
-    head, folder, tokens, memory, checks = show("verbose=false", f"output_dir={tmp_path}").splitlines()
-    assert re.fullmatch(r"dry run  grpo on countdown, tiny, seed 0, on the CPU; parameters: .*; steps: \d+", head)
-    assert folder == f"folder   {tmp_path}, which a run would write"
-    assert re.fullmatch(r"memory   fits: training needs [0-9.]+ MB of the .* that are free on this computer", memory)
-    assert re.fullmatch(r"tokens   128 x \(prompt \d+ \+ completion 96 at most\) = [0-9,]+ of a step", tokens)
-    assert checks == "checks   all passed; verbose=true shows defaults, formulas and a prompt"
-    assert "(dr_grpo)" in show("loss_type=dr_grpo")
-
-
 def test_a_sweep_is_a_table_with_totals(no_weights, capsys):
     near, far = [*SMALL, "algo=none"], ["hardware=gpu_24gb", "dry_run=true", *SMALL[1:]]
     named = {"algo=none": near, "peft=none": far, "hardware.memory_gb=0.001": [*far, "hardware.memory_gb=0.001"]}
@@ -93,40 +83,6 @@ def test_logits_are_in_tiles_of_trls_size_and_chunks_of_the_trainers():
     assert cost.CHUNK_TOKENS == trimmed.CHUNK_TOKENS
 
 
-def test_sft_counts_the_steps_of_its_demonstrations_and_has_no_reference(show):
-    text = show("algo=sft", "model=tiny_untrained")
-    assert "; steps: 6\n" in text  # three times 64 rows, by 32
-    assert "  algo.args.max_steps=-1: the rows 3 times, transformers' num_train_epochs\n" in text
-    assert "at most" not in text and "reference" not in text.split("memory, estimated")[1]
-
-
-def test_with_adapters_only_they_have_gradients_and_4_bit_weights_take_half_a_byte(show):
-    text = show("model=tiny_gpt2", "peft=qlora", "max_tokens=10")
-    weights = {"attention": (64, 192), "its output": (64, 64), "up": (64, 192), "down": (192, 64)}
-    trained = 2 * sum(8 * (rows + columns) for rows, columns in weights.values())  # two layers, rank 8
-    assert f", {trained:,} of them trained; " in text
-    [whole] = [int(x.replace(",", "")) for x in re.findall("parameters: ([0-9,]+), ", text)]
-    embeddings = len(build_byte_tokenizer()) * 64  # which stay in bfloat16
-    weights = (whole - embeddings) * 0.5159 + embeddings * 2
-    assert f"weights {weights / 1e6:.1f} MB + AdamW's moments {trained * 4 / 1e6:.1f} MB + " in text
-
-
-def test_pairs_count_both_answers_and_what_will_be_sampled_first_is_said(show):
-    text = show("algo=reward_model", "max_tokens=10")
-    assert "rows: made of 1024 x 8 completions to train on, a share of them held out (test)" in text
-    assert "tokens   32 x (prompt 7 + chosen 10 at most + prompt 7 + rejected 10 at most) = 1,088 of a step\n" in text
-
-
-def test_steps_end_where_the_budget_of_tokens_does(show):
-    """A step of dpo's default is 32 pairs, one of grpo at most 128 x (7 + 10) tokens."""
-    text = show("algo=dpo", "max_tokens=10", "train_tokens=2000")
-    assert "; steps: 2 or more, until train_tokens are spent\n" in text  # 32 x 2 x (7 + 10) tokens at most
-    assert "; steps: 100\n" in show("algo=dpo", "max_tokens=10", "train_tokens=2000000")
-    text = show("algo=sft", "train_tokens=4000", "device=auto", "hardware=gpu_24gb", "dry_run=true")
-    [steps] = re.findall("; steps: ([0-9]+), until train_tokens are spent\n", text)
-    assert 1 < int(steps) < 6
-
-
 def test_a_chat_prompt_is_shown_as_the_model_reads_it(show, tmp_path):
     tokenizer = build_byte_tokenizer()
     tokenizer.chat_template = "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}\n{% endfor %}<|assistant|>\n"
@@ -154,17 +110,6 @@ def test_an_adapter_that_no_module_can_have_is_refused(show, targets, why):
         show("dry_run=true", "peft=lora", f"peft.lora.target_modules={typed}")
     [line] = refused.value.problems
     assert line.startswith(f"peft.lora.target_modules={targets.replace(',', ', ')}: {why}") and len(line) < 400
-
-
-def test_a_hub_model_that_is_not_cached_is_named_and_the_rest_continues(show, monkeypatch):
-    monkeypatch.setattr(cost, "find_memory", lambda cfg: (1e12, "a computer with room"))
-    text = show("model=qwen3_1_7b")
-    assert "; parameters: 1,720,574,976, all trained; " in text
-    unchecked = "its tokenizer is not in the hub's cache, and there is no network"
-    assert "\nmemory   fits: " in text
-    checks = text.splitlines()[4]
-    assert checks.startswith("checks   all others passed; not checked here: model.path=Qwen/Qwen3-1.7B: ")
-    assert f"; model.path=Qwen/Qwen3-1.7B: {unchecked}; task=countdown: its rows, " in checks
 
 
 def test_more_memory_than_is_free_fails_with_a_way_out(show, capsys, monkeypatch):

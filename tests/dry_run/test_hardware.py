@@ -1,7 +1,5 @@
 """hardware=: a step divided among GPUs, and whether a run fits a machine that is not here."""
 
-import re
-
 import pytest
 
 from rlhf_exp.config.compose import compose_config
@@ -65,36 +63,6 @@ def test_defaults_without_an_experiment_follow_the_hardware():
     assert [read(hardware) for hardware in HARDWARE[1:]] == [(4, 32, True), (16, 8, True), (16, 1, True)]
 
 
-@pytest.fixture
-def show(capsys):
-    """show("gpu_24gb", "peft=lora"): the lines of a dry run, with all details, and what failed."""
-
-    def call(hardware, *overrides):
-        problems, typed = [], ("task.source=generated", "verbose=true", *FEW, *overrides)
-        try:
-            print_dry_run(compose("countdown_qwen3", hardware, *typed))
-        except ConfigError as error:
-            problems = error.problems
-        return capsys.readouterr().out.splitlines(), problems
-
-    return call
-
-
-NEEDS = "DOES NOT FIT: training needs .*, MORE than the 24 GB of hardware=gpu_24gb; less is needed with .*peft=lora.*"
-
-
-@pytest.mark.parametrize(
-    ("hardware", "overrides", "verdict"),
-    [("gpu_24gb", [], NEEDS), ("gpu_24gb", ["peft=lora"], "fits: .* of the 24 GB of hardware=gpu_24gb"),
-     ("gpus_8x80gb", [], "fits: .* of the 80 GB of each GPU of hardware=gpus_8x80gb")],
-)  # fmt: skip
-def test_the_dry_run_says_whether_it_fits(show, hardware, overrides, verdict):
-    (head, _, _, memory, *_), problems = show(hardware, *overrides)
-    assert f", on hardware={hardware}; " in head
-    assert re.fullmatch(f"memory   {verdict}", memory)
-    assert problems == ([memory.replace("   DOES NOT FIT", "")] if verdict == NEEDS else [])
-
-
 MISSING = {
     "generation=vllm_server": "vLLM", "generation=vllm_colocate": "vLLM",
     "eval.engine=vllm": "vLLM", "logging=wandb": "wandb", "peft=qlora": "bitsandbytes",
@@ -111,32 +79,3 @@ def test_a_dry_run_of_another_machine_names_the_packages_that_are_missing_here(c
     assert f"checks   all others passed; not checked here: {typed}: {package} is not installed" in lines
     [memory] = [line for line in lines if line.startswith("memory, estimated")]
     assert ("without the libraries and vLLM: " in memory) == override.startswith("generation=vllm")
-
-
-def test_engines_divide_gradients_and_moments_and_evaluation_has_two_models(show):
-    def read_phases(*overrides):
-        [line] = [x for x in show("gpus_8x80gb", *overrides)[0] if x.startswith("memory, estimated")]
-        named = (figure.split() for figure in line.partition(": ")[2].split(", "))
-        return {name: float(number.replace(",", "")) for name, number, _ in named}
-
-    whole, divided = read_phases(), read_phases("scale=fsdp2", "eval.every=5")
-    weights = 1_720_574_976 * 4 / 1e9
-    spared = weights * (2 + 2) - weights * (2 + 1) / 8  # DDP has each gradient twice
-    assert whole["training"] - divided["training"] == pytest.approx(spared, abs=0.02)
-    assert whole["evaluation"] == divided["evaluation"] and whole["evaluation"] > 2 * weights
-    held = divided["validation"] - divided["evaluation"]
-    assert "validation" not in whole and held == pytest.approx(2 * weights / 8, abs=0.02)
-
-
-def test_what_only_measures_has_a_verdict_and_too_large_an_evaluation_its_own_remedy(show, capsys):
-    print_dry_run(compose_config(["algo=none", "hardware=gpu_24gb", "dry_run=true", *FEW]))
-    memory = capsys.readouterr().out.splitlines()[3]
-    assert re.fullmatch("memory   fits: evaluation needs .* of the 24 GB of hardware=gpu_24gb", memory)
-    _, [problem] = show("gpus_8x80gb", "eval.batch_size=4096", "max_tokens=1024")
-    assert "each GPU of hardware=gpus_8x80gb; less is needed with eval.batch_size=2048" in problem
-
-
-def test_hardware_of_the_users_own():
-    own = ["hardware.name=mine", "hardware.gpus=2", "hardware.memory_gb=48", "scale=ddp"]
-    cfg = compose_config([*own, "dry_run=true"])
-    assert cfg.algo.args["per_device_train_batch_size"] == 64

@@ -89,12 +89,6 @@ def test_a_push_that_could_not_be_made_is_refused(variables, token, line, hub, m
     assert hub.created == []
 
 
-def test_a_known_token_passes_and_is_asked_about_once(hub):
-    assert compose_config(["device=cpu", *PUSH]).hub.repo == "me/model"
-    compose_config(["device=cpu", *PUSH, "peft=lora", "hub.base_model=org/base"])
-    assert len(hub.tokens) == 1
-
-
 def test_the_jobs_of_a_sweep_do_not_push_into_one_repository(command_line, tmp_path, hub):
     done = command_line("-m", "seed=0,1", *PUSH, "device=cpu", "output_dir=there", cwd=tmp_path)
     assert done.returncode == 2

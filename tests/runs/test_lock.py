@@ -95,14 +95,6 @@ def test_a_living_owner_keeps_others_out_and_a_killed_one_holds_nothing_though_i
     os.kill(owner.child, signal.SIGKILL)
 
 
-def test_a_folder_can_be_claimed_again_once_it_is_left_and_not_before():
-    with claim("x"), pytest.raises(ConfigError), claim("x"):
-        pass
-    with claim("x"):
-        assert find_owner(Path("x")) is None  # it is this process
-    assert not Path("x").exists()  # nothing was written into it
-
-
 def test_an_error_is_kept_in_the_folder_which_is_released_though_it_cannot_be_removed():
     with pytest.raises(ValueError, match="boom") as caught, claim("x") as folder:
         (folder / ".lock").unlink()

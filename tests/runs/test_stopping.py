@@ -11,7 +11,6 @@ import pytest
 
 from rlhf_exp.errors import Stop
 from rlhf_exp.runs import stopping
-from rlhf_exp.runs.environment import note_command, read_command
 from rlhf_exp.runs.stopping import SIGNALS, StopSignals, describe_restart
 from tests.runs.building import leave_checkpoint
 
@@ -100,12 +99,3 @@ def test_after_what_is_not_finite_the_last_checkpoint_is_a_start_model_at_a_lowe
     saved = describe_restart(tmp_path, ["algo.args.learning_rate=1e-05"])
     assert "from step 40" in saved
     assert saved.endswith(f": model.path={tmp_path}/checkpoints/checkpoint-40 algo.args.learning_rate=1e-05")
-
-
-def test_the_command_of_several_processes_names_their_launcher(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
-    note_command(["algo=sft"])
-    assert read_command() == "torchrun --nproc_per_node 4 -m rlhf_exp algo=sft"
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert read_command() == "torchrun --nproc_per_node 2 -m rlhf_exp algo=sft"

@@ -112,16 +112,6 @@ def test_cancelled_jobs_stay_cancelled_and_the_repeated_command_makes_what_is_mi
     assert f"resuming: {jobs[0]}" in logs and f"finished already: {jobs[1]}" in logs
 
 
-def test_a_whole_sweep_is_cancelled_by_the_number_of_its_array(cluster, tmp_path):
-    process = cluster.start(tmp_path, *SMALL, TRAINED, "seed=0,1", SLOW="0,1")
-    jobs = [tmp_path / "sweep" / f"0{seed}_seed-{seed}" for seed in (0, 1)]
-    wait_for_steps(cluster, *jobs)
-    cluster.call("scancel", cluster.call("squeue", "--noheader", "--format=%F").split()[0])
-    assert end(process) == 128 + signal.SIGTERM
-    assert [load_run(job).status for job in jobs] == ["stopped", "stopped"]
-    assert "Requeued job" not in read_logs(tmp_path) and not cluster.call("squeue", "--noheader")
-
-
 def test_ctrl_c_stops_the_running_jobs_and_takes_the_others_out_of_the_queue(cluster, tmp_path):
     given = (*SMALL, TRAINED, "seed=0,1,2", "skip_finished=true")
     process = cluster.start(tmp_path, *given, SLOW="0,1,2")

@@ -12,8 +12,6 @@ from rlhf_exp.analysis.diagnose.calibration import (
     Calibration,
     _widen,
     find_thresholds,
-    load_calibration,
-    save_calibration,
 )
 
 RULES = 8
@@ -67,13 +65,6 @@ def test_a_run_like_the_healthy_ones_is_accused_at_most_k_times_in_n_plus_1(heal
     assert fixed <= full <= bags * level + 3 * math.sqrt(bags * level * (1 - level))
 
 
-def test_the_order_of_the_runs_makes_no_difference():
-    scores = draw(np.random.default_rng(1), 9)
-    backwards = {name: values[::-1] for name, values in scores.items()}
-    assert standardise(backwards) == pytest.approx(standardise(scores)[::-1])
-    assert find_thresholds(backwards) == pytest.approx(find_thresholds(scores))
-
-
 def test_a_threshold_holds_against_any_score_of_the_new_run():
     """No new run can make a healthy run's figure larger than the one that the threshold was made of."""
     rng = np.random.default_rng(2)
@@ -99,18 +90,3 @@ def test_an_equal_score_does_not_accuse_and_infinity_always_does():
     assert calibration.is_above("flat", 0.2)
     assert calibration.is_above("never_seen", math.inf)
     assert not calibration.is_above("never_seen", 1e9)
-
-
-def test_a_finding_tells_what_new_runs_gave_by_setting_and_without_them_the_bound():
-    scores = {"a": [0.01 * i for i in range(30)]}
-    assert "at most 1 in 31" in Calibration(scores).explain("a", 1.0, None).text
-    calibration = Calibration(scores, tested={"own": [0, 55], "others": [1, 10]})
-    said = "new healthy runs had this finding in 0 of its 55 settings and in 1 of 10 settings of others"
-    assert said in calibration.explain("a", 1.0, None).text
-    assert calibration.thresholds == Calibration(scores).thresholds
-
-
-def test_a_calibration_is_read_as_it_was_written(tmp_path):
-    calibration = Calibration({"a": [1.0, None]}, ["x", "y"], {"a": [3, 4]}, True, tested={"own": [0, 2]})
-    save_calibration(calibration, tmp_path / "c.json.gz")
-    assert load_calibration(tmp_path / "c.json.gz") == calibration

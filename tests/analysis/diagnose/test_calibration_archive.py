@@ -1,4 +1,7 @@
-"""What ships is what the archived runs give."""
+"""What ships is what the archived runs give, and the failures that were induced on purpose are named as it says."""
+
+from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -6,16 +9,33 @@ from rlhf_exp.analysis.diagnose.calibration import load_calibration
 from rlhf_exp.config import ROOT
 
 
-@pytest.mark.learning
-def test_shipped_calibration_is_that_of_the_archived_runs(monkeypatch):
+@pytest.fixture
+def bench(monkeypatch):
+    """The modules of bench/calibration."""
     monkeypatch.syspath_prepend(str(ROOT / "bench" / "calibration"))
-    from archive import KINDS, OTHERS, read_archive
-    from tables import PAGE, calibrate, list_parts
+    import archive
+    import tables
 
-    runs = {kind: read_archive(kind) for kind in (*KINDS, *OTHERS)}
-    calibration, verdicts, fresh = calibrate(runs)
+    return SimpleNamespace(**vars(archive) | vars(tables))
+
+
+@pytest.mark.slow
+def test_induced_failures_are_named_as_often_as_the_shipped_calibration_says(bench):
+    calibration = load_calibration()
+    found = [bench.judge(run, calibration, set()) for run in bench.read_archive("failures")]
+    others = bench.read_archive("others_failures_developed")
+    found += [bench.judge(run, calibration, set(), bench.MEANT_OTHERS) for run in others]
+    raised = Counter(name for verdict in found for name in verdict["accused"])
+    right = Counter(name for verdict in found for name in verdict["accused"] & verdict["right"])
+    assert {name: [right[name], raised[name]] for name in raised} == calibration.right
+
+
+@pytest.mark.learning
+def test_shipped_calibration_is_that_of_the_archived_runs(bench):
+    runs = {kind: bench.read_archive(kind) for kind in (*bench.KINDS, *bench.OTHERS)}
+    calibration, verdicts, fresh = bench.calibrate(runs)
     assert calibration.scores == load_calibration().scores
     assert calibration == load_calibration() and len(calibration.settings) == calibration.runs > 0
-    page = PAGE.read_text(encoding="utf-8")
-    for part, _ in list_parts(runs, calibration, verdicts, fresh):
+    page = bench.PAGE.read_text(encoding="utf-8")
+    for part, _ in bench.list_parts(runs, calibration, verdicts, fresh):
         assert part in page

@@ -51,7 +51,6 @@ LOGGED = {"learning_rate": lambda x: 2e-5 * min(1.0, 5 * x), "probe/kl": None, "
 DRIFTS = LOGGED | {"kl": lambda x: 4 * x}
 SPIKES = LOGGED | {"grad_norm": lambda x: 5e3 if 0.4 < x < 0.6 else 0.5}
 NO_KL = SPIKES | {"kl": None}
-CUT = LOGGED | {"completions/max_length": lambda x: 64, "completions/clipped_ratio": lambda x: 0.05 + 0.8 * x}
 BOTH = ["--beta", "0.04", "--learning-rate", "1e-5"]
 
 
@@ -101,14 +100,6 @@ def test_a_table_of_wandb_is_diagnosed_under_our_names(tmp_path, capsys):
     assert main(["--wandb", str(table)]) == 0
     told = capsys.readouterr().out
     assert "nonfinite_loss at steps 19 to 19" in told and "reward 0.48 -> " in told
-
-
-@pytest.mark.parametrize(
-    ("algo", "named"), [("grpo", "format_farming"), ("dpo", "chosen_falls"), ("ppo", "value_loss_spike")]
-)
-def test_the_algorithm_of_a_log_is_known_by_its_series(tmp_path, capsys, algo, named):
-    assert main(["--trl", str(write_state(tmp_path / "s.json", algo))]) == 0
-    assert named in capsys.readouterr().out.partition("for want of")[0]
 
 
 def test_a_folder_is_diagnosed_and_written_to_only_if_asked(tmp_path, capsys):

@@ -5,12 +5,13 @@ import math
 import pytest
 
 from rlhf_exp.analysis.diagnose import diagnose, find_alarms, score_run
-from rlhf_exp.analysis.diagnose.calibration import Calibration
+from rlhf_exp.analysis.diagnose.calibration import Calibration, load_calibration
 from rlhf_exp.analysis.diagnose.rules import RULES
 from rlhf_exp.analysis.diagnose.signals import Signals
 from rlhf_exp.runs.records import Completion, Evaluation
 from tests.analysis.diagnose import cases
 from tests.analysis.diagnose.cases import CONFIG, HEALTHY, interval, judge, make_config, make_evaluation, make_metrics
+from tests.analysis.diagnose.test_shipped import SICK
 
 FLAT = {"difference": 0.0, "win_rate": 0.5}
 
@@ -24,54 +25,20 @@ def fails(rule, courses=None, algo="grpo", **evaluation):
     return rule, algo, courses or {}, evaluation
 
 
-SILENT = {
-    "kl of 80 nats": fails("held_out_kl", kl={"mean": interval(80, 2)}),
-    "kl on the probe": fails("kl_drift", {"probe/kl": lambda x: 2 * x}),
+SILENT = {  # beside the failures of test_shipped.py and those of the archive
     "ppo's own kl": fails("kl_drift", {"ppo/kl": lambda x: 80 * x}, "ppo"),
-    "entropy of own samples": fails("entropy_collapse", {"entropy": lambda x: max(0.4 - x, 1e-4)}),
     "entropy gone from the first row": fails("entropy_collapse", {"entropy": lambda x: 1e-4}),
-    "entropy explosion": fails("entropy_explosion", {"entropy": lambda x: 0.4 + 4 * x}),
-    "reward without gain": fails(
-        "reward_without_gain", {"reward": lambda x: 0.3 + 0.6 * x}, difference=0.0, win_rate=0.3
-    ),
-    "correct to failed": fails(
-        "failed_rising", {"outcome/correct": lambda x: 0.3 - 0.25 * x, "outcome/failed": lambda x: 0.1 + 0.7 * x}
-    ),
     "reward falls": fails("reward_fell", {"reward": lambda x: 0.3 - 0.3 * x}),
-    "explained variance": fails("explained_variance", {"ppo/explained_variance": lambda x: -3.0}, "ppo"),
     "value loss": fails("value_loss_spike", {"ppo/value_loss": lambda x: 0.1 if x < 0.5 else 1e4}, "ppo"),
     "clip fraction": fails("clip_fraction", {"ppo/clip_fraction": lambda x: 0.95}, "ppo"),
-    "gradient times 1e4": fails("gradient_spike", {"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3}),
-    "negative kl": fails("negative_kl", {"kl_k1": lambda x: -0.2 * x}),
-    "negative kl of ppo": fails("negative_kl", {"kl_k1": None, "ppo/kl": lambda x: -9 * x}, "ppo"),
-    "chosen likelihood": fails("chosen_falls", {"logps/chosen": lambda x: -8 - 100 * x}, "dpo"),
     "format farming": fails(
         "format_farming", {"outcome/correct": lambda x: 0.3 - 0.2 * x, "outcome/partial": lambda x: 0.5 + 0.4 * x}
     ),
-    "a component": fails("one_component_carries_the_reward", {"rewards/format/mean": lambda x: 0.3 + 0.7 * x}),
-    "over-optimisation": fails(
-        "over_optimisation",
-        {
-            "outcome/correct": lambda x: 0.25 + 0.3 * x if x < 0.4 else 0.37 - 0.5 * (x - 0.4),
-            "rewards/model/mean": lambda x: 0.3 + 2 * x,
-        },
-    ),
-    "no signal": fails("no_reward_variance", {"frac_reward_zero_std": lambda x: 0.99}),
     "always one reward, without groups": fails("no_reward_variance", {"reward_std": lambda x: 0.0}, "ppo"),
     "rate too low": fails("policy_stands_still", {"probe/kl": lambda x: 1e-12}),
-    "truncation that costs": fails(
-        "truncation",
-        {"completions/clipped_ratio": lambda x: 0.05 + 0.8 * x, "outcome/correct": lambda x: 0.25 - 0.1 * x},
-    ),
-    "sampling apart": fails("sampled_apart_from_trained", {"sampling/sampling_logp_difference/mean": lambda x: 0.3}),
     "cut sampling": fails("sampled_apart_from_trained", {"ratio/mean": lambda x: 0.7}),
-    "accuracy": fails("accuracy_fell", difference=-0.15),
-    "loss rises": fails("loss_rose", {"loss": lambda x: 0.69 + x}, "dpo"),
-    "no end token": fails("misses_end_of_text", {"completions/clipped_ratio": lambda x: 1.0}),
     "a critic without a loss": fails("explained_variance", {"ppo/explained_variance": lambda x: 0.0}, "ppo"),
-    "reward model at chance": fails("reward_model_at_chance", algo="reward_model", accuracy=interval(0.5, 0.04)),
     "labels flipped": fails("reward_model_at_chance", algo="reward_model", accuracy=interval(0.2, 0.04)),
-    "length only": fails("ranks_by_length", algo="reward_model", by_length=cases.by_length(0.05, 0.95)),
 }
 
 
@@ -87,10 +54,9 @@ def test_each_kind_of_failure_is_named(kind):
     assert len(report.found) <= 7
 
 
-def test_the_table_has_every_rule_that_accuses():
-    of_their_own = {"nonfinite_loss", "overfitting", "reward_apart_from_outcome", "wrong_reference"}
-    of_their_own |= {"pairs_teach_nothing"}  # test_shipped.py
-    tested = {name for name, *_ in SILENT.values()} | of_their_own
+def test_the_tables_have_every_rule_that_accuses():
+    of_their_own = {"nonfinite_loss", "reward_apart_from_outcome", "wrong_reference"}
+    tested = {name for name, *_ in (*SILENT.values(), *SICK.values())} | {*load_calibration().right} | of_their_own
     assert tested == {of.name for of in RULES if of.severity != "info"}
 
 
@@ -204,12 +170,6 @@ def test_cause_and_remedy_follow_from_the_settings_and_the_other_series(name, co
     assert cause in finding.cause and remedy in (finding.remedy, ...)
 
 
-def test_without_groups_a_policy_that_earns_one_reward_is_told_to_move_less():
-    finding = judge({"reward_std": lambda x: 0.3 if x < 0.5 else 0.0}, "ppo", evaluation={}).found["no_reward_variance"]
-    assert finding.evidence.startswith("in 100% of the steps all rewards were equal")
-    assert finding.remedy.startswith(RATE)
-
-
 LONGER = ["algo.args.num_generations=32", "+algo.args.max_steps=800"]
 
 
@@ -233,13 +193,6 @@ def test_only_a_start_with_no_right_answer_is_told_to_begin_with_sft(correct, co
     assert [finding.remedy for finding in both] == remedies
     hopeless = [finding.cause.startswith("the start model has none of 32") for finding in both]
     assert hopeless == [remedies != LONGER] * 2
-
-
-def test_evidence_tells_a_spike_that_is_over():
-    courses = {"grad_norm": lambda x: 5e3 if 0.4 < x < 0.6 else 0.1 + 0.01 * x}
-    finding = judge(courses).found["gradient_spike"]
-    assert finding.evidence == "grad_norm 0.1 -> 0.109, 5e+03 at step 170"
-    assert ", 5" not in judge({"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3}).found["gradient_spike"].evidence
 
 
 @pytest.mark.parametrize(
@@ -363,67 +316,10 @@ def test_a_fall_has_the_date_of_the_validation_that_shows_it():
     assert [found.steps for found in report.findings if found.name == "accuracy_fell"] == [(200, 400)]
 
 
-def test_a_critic_whose_explained_variance_is_noise_around_0_is_told_from_one_that_says_nothing():
-    nothing, noise, wrong = (
-        score("explained_variance", make_metrics("ppo", {"ppo/explained_variance": course}), make_config("ppo"))
-        for course in (lambda x: 0.0, lambda x: 0.1 * math.cos(40 * math.pi * x) - 0.01, lambda x: -3.0)
-    )
-    assert noise < 2 < min(nothing, wrong)
-
-
 def test_a_finding_shows_three_samples():
     name, algo, courses, _ = SILENT["format farming"]
     report = judge(courses, algo, samples=[sample(i, 0.1 * i, "partial", "trained") for i in range(9)])
     assert report.found[name].samples == ["row 8", "row 7", "row 6"]
-
-
-def test_no_change_at_all_is_told_as_such():
-    names = ("correct", "partial", "failed")
-    changes = {name: dict.fromkeys(names, 0) | {name: 20} for name in names}
-    changes["partial"]["failed"] = 4
-    paired = {"difference": {"value": 0.0, "low": -0.02, "high": 0.02}, "changes": changes, "n": 64}
-    evidence = "not one of 64 held-out rows went from wrong to correct or back"
-
-    def tell():
-        return [finding.evidence for finding in diagnose([], Evaluation(paired=paired), CONFIG).findings]
-
-    assert tell() == [evidence]
-    changes["correct"]["failed"] = changes["failed"]["correct"] = 1
-    assert "changed by +0.0 points, 95% interval -2.0" in tell()[0]
-
-
-def test_what_changed_though_harmless_is_told():
-    evaluation = make_evaluation(truncation_rate=interval(0.14, 0.03))
-    evaluation["paired"]["truncation_rate"] = interval(0.12, 0.02)
-    report = judge(evaluation=evaluation, seed=3)
-    assert report.health == "ok"
-    assert any("truncation 2.0% -> 14.0%" in line and "+10.0 to +14.0 points" in line for line in report.changed)
-
-
-def test_a_report_says_what_was_checked_and_what_could_not_be():
-    calibration = Calibration({"kl_drift": [0.1, 0.2, 0.3, 0.4]})
-    report = judge({"entropy": None, "probe/entropy": None}, evaluation={}, calibration=calibration)
-    assert report.checked == ["kl_drift"]
-    assert "gradient_spike" in report.uncalibrated
-    assert report.missing["entropy_collapse"] == ["probe/entropy|entropy"]
-    assert "overfitting" not in report.missing
-    assert "ppo/value_loss" not in str(report.missing)
-
-
-def test_a_run_without_metrics_has_no_findings():
-    report = diagnose([], Evaluation(), CONFIG)
-    assert (report.findings, report.health, report.changed) == ([], "ok", [])
-
-
-def test_shares_that_jump_from_row_to_row_are_no_farming():
-    """A step's completions are of few problems, whose difficulty moves the share of right ones by itself."""
-    falls = [0.5, 0.5, 0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.2, 0.2, 0.2, 0.2]
-    jumps = [0.5, 0.3, 0.7, 0.3, 0.5, 0.2, 0.15, 0.2, 0.05, 0.4, 0.3, 0.3]
-    config = make_config(args={"per_device_train_batch_size": 32, "num_generations": 8})
-    rows = [[{"step": i + 1, "outcome/correct": share, "outcome/partial": 1 - share} for i, share in enumerate(shares)]
-            for shares in (falls, jumps)]  # fmt: skip
-    smooth, noisy = (score("format_farming", of, config) for of in rows)
-    assert smooth > 1.2 and noisy < smooth / 1.3
 
 
 def test_the_rows_of_one_rollout_are_one_measurement_of_kl():
@@ -477,11 +373,3 @@ def test_the_second_half_of_a_run_ends_with_its_budget_of_tokens():
     config = make_config(args={"learning_rate": 1e-3, "max_steps": 1000})
     found = [judge(courses, config=config | budget).found for budget in ({}, {"train_tokens": 1000})]
     assert ["policy_stands_still" in names for names in found] == [False, True]
-
-
-def test_findings_are_listed_worst_first():
-    courses = SILENT["reward falls"][2] | {"loss": lambda x: math.nan if x > 0.9 else 0.01}
-    report = judge(courses, evaluation=make_evaluation(**FLAT), calibration=cases.ANY_SCORE)
-    severities = [finding.severity for finding in report.findings]
-    assert severities == sorted(severities, key=("error", "warning", "info").index)
-    assert (severities[0], severities[-1], report.health) == ("error", "info", "error")

@@ -98,9 +98,3 @@ def test_no_text_of_a_run_becomes_markup_in_its_card(write_card, run_dir, edit_i
     outside = "\n".join(part for i, part in enumerate(text.split("````")) if i % 2 == 0)
     assert "<script" in outside
     assert "<script" not in outside.replace("\\<script", "")
-
-
-def test_a_report_elsewhere_writes_no_card(run_dir, tmp_path):
-    (run_dir / "model").mkdir()
-    write_report([run_dir], tmp_path / "elsewhere")
-    assert list((run_dir / "model").iterdir()) == []

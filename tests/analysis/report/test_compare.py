@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 
 from rlhf_exp.analysis.report import write_report
-from rlhf_exp.analysis.report.compare import Comparison, describe_runs
-from rlhf_exp.analysis.report.curves import EACH_RUN, plot_runs, show_curves
+from rlhf_exp.analysis.report.curves import EACH_RUN, plot_runs
 from rlhf_exp.analysis.report.groups import group_runs, keep_measured
-from rlhf_exp.analysis.report.page import Table, Widget
+from rlhf_exp.analysis.report.page import Widget
 from rlhf_exp.analysis.report.samples import compare_samples
 from rlhf_exp.runs.load import load_run
 from tests.analysis.report.conftest import GOLDEN, table_rows
@@ -24,22 +23,6 @@ def test_of_a_seed_that_was_run_twice_the_later_run_counts(sweep, edit_info):
     edit_info(sweep[1], seed=0)
     [kept] = keep_measured(group_runs(list(map(load_run, sweep[:3])))).values()
     assert [run.path for run in kept] == sweep[1:3]
-
-
-def test_settings_are_sorted_by_result_and_the_changed_figure_is_in_the_first_table(tmp_path, make_groups):
-    groups = make_groups(3, grpo=0.0, bnpo=0.4, dr_grpo=0.2)
-    write_report([run.path for group in groups.values() for run in group], tmp_path / "out")
-    text = (tmp_path / "out" / "report.md").read_text()
-    assert [row[0] for row in table_rows(tmp_path / "out", "Results over seeds")][:3] == ["**bnpo**", "dr_grpo", "grpo"]
-    head = text.split("## Results over seeds\n\n")[1].splitlines()[0]
-    assert head.startswith("| setting | seeds | difference | trained | baseline | failed |")
-
-
-def test_a_study_labels_the_settings_itself(sweep):
-    runs = [load_run(path) for path in sweep]
-    labels = {run.path: "low" if run.info["loss_type"] == "grpo" else "high" for run in runs}
-    [table, *_] = [block for block in describe_runs(Comparison(runs, labels=labels)) if isinstance(block, Table)]
-    assert sorted(row[:2] for row in table.rows) == [["high", "3"], ["low", "3"]]
 
 
 def test_runs_that_have_only_begun_can_be_compared(tmp_path):
@@ -58,31 +41,11 @@ def test_runs_that_only_measured_a_model_have_a_table(sweep, tmp_path, edit):
     assert len(table_rows(tmp_path / "out", "Runs")) == len(sweep)
 
 
-def test_a_damaged_run_of_several_is_named_and_left_out(sweep, edit, capsys):
-    edit(sweep[3], "evaluation.json", {"trained.accuracy": "abc"})
-    write_report(sweep, sweep[0].parent / "out")
-    assert f"{sweep[3]}" in capsys.readouterr().err
-
-
 def test_a_picture_has_a_line_for_each_run_and_of_many_runs_the_means_alone(run_dir):
     run = load_run(run_dir)
     for each, lines in ((2, 6), (EACH_RUN, 2)):
         plots = plot_runs({"first": [run] * each, "second": [run] * each})
         assert plots and {len(panel.lines) for plot in plots for panel in plot.panels} == {lines}
-
-
-def test_validation_curves_of_a_comparison_are_drawn_by_the_page_and_not_as_further_pictures(run_dir):
-    groups = {"first": [load_run(run_dir)], "second": [load_run(run_dir)]}
-    plots = plot_runs(groups)
-    units = [chart["unit"] for chart in show_curves(groups, plots).content["charts"] if "alidation" in chart["caption"]]
-    assert units == ["accuracy", "reward", "mean tokens", "cut off", "nats"]
-    assert "validation" not in {plot.name for plot in plots}
-
-
-def test_figures_that_are_not_finite_can_be_compared(sweep, tmp_path, edit):
-    nothing = {"value": None, "low": None, "high": None}
-    edit(sweep[0], "evaluation.json", {"trained.kl.mean": nothing, "baseline.reward.mean": nothing})
-    write_report(sweep[:2], tmp_path / "out")
 
 
 def test_runs_of_equal_name_are_named_by_where_their_paths_part(tmp_path, make_run):

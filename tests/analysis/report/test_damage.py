@@ -4,24 +4,17 @@ import json
 import os
 import shutil
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 import yaml
 
 from rlhf_exp.analysis.diagnose.__main__ import main as diagnose
-from rlhf_exp.analysis.report.__main__ import main as report
 from rlhf_exp.calibrate import main as calibrate
 from rlhf_exp.commands import COMMANDS
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.__main__ import main as list_runs
-from rlhf_exp.runs.files import write_json
 from rlhf_exp.runs.settings import recall
 from tests.analysis.report.test_golden import GOLDEN
-
-DAMAGED = {"cut off": '{"status": "fin', "zeros": "\0" * 99, "a list": "[1, 2]\n", "nested": "[" * 100_000,
-           "another object": '{"status": "finished"}\n'}  # fmt: skip
-FILES = ("run.json", "evaluation.json", "diagnosis.json", "data.json", "samples.jsonl", "metrics.jsonl")
 
 
 def is_one_line(command, arguments, capsys):
@@ -32,31 +25,19 @@ def is_one_line(command, arguments, capsys):
     return status
 
 
-@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
-def test_a_damaged_file_is_one_line(text, run_dir, tmp_path, capsys):
-    for name in FILES:
-        whole = (run_dir / name).read_text()
-        (run_dir / name).write_text(text)
-        is_one_line(report, [str(run_dir)], capsys)
-        is_one_line(list_runs, [str(tmp_path)], capsys)
-        (run_dir / name).write_text(whole)
-
-
 FIGURES = {"value": [1], "low": [1], "high": [1]}
-OF_ONE = {  # what is put in a file's place; None for a folder, ... for a pipe, or a change of the values in it
-    "a folder": (("run.json", "evaluation.json", "samples.jsonl", "metrics.jsonl", ".hydra/config.yaml"), None),
-    "a pipe": (("run.json", "evaluation.json", "samples.jsonl", "metrics.jsonl", ".hydra/overrides.yaml"), ...),
-    "brackets": ((".hydra/config.yaml", ".hydra/overrides.yaml", "run.json", "data.json"), "[" * 30_000),
-    "brackets in a row": ((".hydra/config.yaml",), "- " * 30_000),
-    "aliases": ((".hydra/config.yaml",), "a: &a [1, 1]\nb: &b [*a, *a]\nc: [*b, *b]\n"),
-    "too large": ((".hydra/config.yaml",), "#" * 1_000_001),
-    "numbers": ((".hydra/overrides.yaml",), "[1, 2]"),
+FILES = ("run.json", "evaluation.json", "diagnosis.json", "data.json", "samples.jsonl", "metrics.jsonl",
+         "validation.jsonl", ".hydra/config.yaml", ".hydra/overrides.yaml")  # fmt: skip
+DAMAGED = {  # what is put in a file's place; None for a folder, ... for a pipe, or a change of the values in it
+    "cut off": (FILES, '{"status": "fin'),
+    "a folder": (("run.json", "evaluation.json", "metrics.jsonl"), None),
+    "a pipe": (("run.json", "samples.jsonl", ".hydra/overrides.yaml"), ...),
     "lists": (("evaluation.json",), {"trained": {"accuracy": FIGURES}, "paired": {"difference": FIGURES}}),
-    "a word for a step": (("metrics.jsonl", "validation.jsonl"), '{"step": "x", "loss": 1}\n'),
-    "a word for a figure": (("metrics.jsonl",), '{"step": 1, "loss": "x"}\n'),
+    "values of other types": (("run.json",), {"algo": [1], "seconds": "abc", "seed": {"z": 1}}),
+    "a word for a step": (("metrics.jsonl",), '{"step": "x", "loss": 1}\n'),
     "a word for a row": (("validation.jsonl",), '{"step": 1, "id": ["a", "b"], "accuracy": [1, "x"]}\n'),
     "too few rows": (("validation.jsonl",), '{"step": 1, "id": ["a", "b"], "accuracy": [1]}\n'),
-}
+}  # fmt: skip
 
 
 def damage(path, content):
@@ -71,7 +52,7 @@ def damage(path, content):
         path.write_text(content)
 
 
-@pytest.mark.parametrize(("name", "content"), [(x, text) for names, text in OF_ONE.values() for x in names])
+@pytest.mark.parametrize(("name", "content"), [(x, text) for names, text in DAMAGED.values() for x in names])
 def test_a_damaged_run_is_a_line_and_hides_no_other(name, content, tmp_path, capsys):
     runs = [shutil.copytree(GOLDEN / "grpo", tmp_path / "runs" / x) for x in ("bad", "good")]
     damage(runs[0] / name, content)
@@ -94,25 +75,6 @@ def test_a_finished_run_without_metrics_is_not_healthy(run_dir, capsys):
     assert diagnose([str(run_dir)]) == 2
     said = f"{run_dir}: metrics.jsonl holds no row of its 6 steps, from which its health is read\n"
     assert capsys.readouterr().err == f"rlhf_exp diagnose: {said}"
-
-
-@pytest.mark.parametrize("value", ["abc", [1], {"z": 1}, None])
-def test_a_value_of_another_type_is_one_line(value, run_dir, capsys):
-    """In run.json and evaluation.json, one after the other."""
-    found = []
-    for name in ("run.json", "evaluation.json"):
-        whole = json.loads((run_dir / name).read_text())
-        for key in {"algo", "seconds", "inputs", "seed", "status", "baseline", "paired"} & set(whole):
-            write_json(run_dir / name, whole | {key: value})
-            found.append(is_one_line(report, [str(run_dir)], capsys))
-        write_json(run_dir / name, whole)
-    assert 2 in found
-
-
-def test_a_run_without_hydras_own_file_is_recalled(tmp_path):
-    (tmp_path / ".hydra").mkdir()
-    Path(tmp_path, ".hydra", "overrides.yaml").write_text("- seed=1\n- output_dir=x\n")
-    assert recall(str(tmp_path)) == ({}, ["seed=1"])
 
 
 def test_a_run_is_recalled_without_overrides_of_hydra_which_can_run_code(tmp_path):

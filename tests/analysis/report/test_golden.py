@@ -1,20 +1,24 @@
 """The reports of small runs, compared with reports that were read and approved.
 
 golden/NAME/ is the folder of a run that this package made on a tiny model: a few steps, 24 held-out rows. Beside it lie
-its approved report (NAME.md), its table for the terminal (NAME.txt) and for some the model card (NAME.card.md); and
-those of comparisons. After a change of a report write them again, and read the difference before you commit it:
+its approved report (NAME.md), its table for the terminal (NAME.txt), what `diagnose` says of it (NAME.diagnosis.txt)
+and for some the model card (NAME.card.md); and those of comparisons. After a change of a report write them again, and
+read the difference before you commit it:
 
     python -m tests.analysis.report.test_golden
 """
 
 import shutil
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from matplotlib.figure import Figure
 
+from rlhf_exp.analysis.diagnose.__main__ import main as diagnose
 from rlhf_exp.analysis.report import terminal_table, write_report
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -35,6 +39,9 @@ def render(name: str, folder: Path) -> Iterator[tuple[str, str]]:
     else:
         shutil.copytree(GOLDEN / name, out)
         yield f"{name}.txt", terminal_table(out) + "\n"
+        with redirect_stdout(StringIO()) as printed:
+            diagnose([str(out)])
+        yield f"{name}.diagnosis.txt", printed.getvalue().replace(str(out), "RUN")
         if name in CARDS:
             (out / "model").mkdir()
         write_report([out], out)

@@ -1,3 +1,5 @@
+"""How the settings of runs are told apart and what they are called."""
+
 import json
 
 import pytest
@@ -8,26 +10,17 @@ from rlhf_exp.runs.load import load_run
 
 @pytest.fixture
 def make(tmp_path):
-    """A run of any algorithm, with what its config says besides."""
+    """A run of any algorithm; `config` says what its config has besides, `args` the trainer's arguments."""
 
-    def build(
-        name, algo, seed=0, samples=None, loss_type="grpo", max_tokens=64, inputs=None, engine=None, typed=(), **args
-    ):
-        info = {
-            "algo": algo,
-            "loss_type": loss_type,
-            "task": "countdown",
-            "max_tokens": max_tokens,
-            "inputs": inputs or {},
-        }
-        info |= {"status": "finished", "seed": seed, "eval_engine": engine}
-        config = {
-            "seed": seed, "max_tokens": max_tokens, "algo": {"name": algo, "args": {"seed": seed} | args},
-            "task": {"name": "countdown", "samples": samples}, "reward": {"random": {"seed": seed}},
-        }  # fmt: skip
+    def build(name, algo="grpo", seed=0, loss_type="grpo", max_tokens=64, engine=None, typed=(), config=(), inputs=(),
+              samples=None, **args):  # fmt: skip
+        info = {"algo": algo, "loss_type": loss_type, "task": "countdown", "max_tokens": max_tokens,
+                "inputs": dict(inputs), "status": "finished", "seed": seed, "eval_engine": engine}  # fmt: skip
+        whole = {"seed": seed, "max_tokens": max_tokens, "algo": {"name": algo, "args": {"seed": seed} | args},
+                 "task": {"name": "countdown", "samples": samples}, "reward": {"random": {"seed": seed}}}  # fmt: skip
         (tmp_path / name / ".hydra").mkdir(parents=True)
         (tmp_path / name / "run.json").write_text(json.dumps(info))
-        (tmp_path / name / ".hydra" / "config.yaml").write_text(json.dumps(config))
+        (tmp_path / name / ".hydra" / "config.yaml").write_text(json.dumps(whole | dict(config)))
         (tmp_path / name / ".hydra" / "overrides.yaml").write_text(json.dumps(list(typed)))
         return load_run(tmp_path / name)
 
@@ -50,23 +43,51 @@ def test_methods_that_differ_in_everything_are_called_by_their_names_in_a_fixed_
     assert list(group_runs(sort_runs([*runs, make("d", "grpo")]))) == ["sft", "grpo", "ppo", "unknown"]
 
 
-def test_only_what_differs_within_a_method_is_added_to_its_name(make):
-    runs = [make("a", "grpo", beta=0.0), make("b", "grpo", beta=0.1), make("c", "ppo", loss_type=None, beta=0.2)]
-    assert list(group_runs(runs)) == ["grpo beta=0.0", "grpo beta=0.1", "ppo"]
+def of_ppo(**more):
+    return {"algo": "ppo", "loss_type": None} | more
 
 
-def test_budgets_are_named_for_every_method(make):
-    runs = [make(f"{loss}{n}", "grpo", loss_type=loss, max_tokens=n) for loss in ("grpo", "dr_grpo") for n in (32, 64)]
-    labels = ["grpo max_tokens=32", "grpo max_tokens=64", "dr_grpo max_tokens=32", "dr_grpo max_tokens=64"]
-    assert list(group_runs(runs)) == labels
+def pay(weight):
+    """A weight of the reward, which TRL's arguments repeat, and another number of held-out rows."""
+    config = {"reward": {"weights": {"overlong": weight}}, "eval": {"rows": 100 * weight}}
+    return {"reward_weights": [weight], "config": config}
 
 
-def test_runs_that_were_measured_by_other_engines_are_other_settings(make):
-    runs = [make("a", "grpo"), make("b", "grpo", 1, engine="vllm")]
-    runs.append(make("c", "ppo", loss_type=None, engine="transformers"))
-    runs[1].config["eval"] = {"engine": "auto"}
-    labels = ["grpo eval.engine=transformers", "grpo eval.engine=vllm", "ppo eval.engine=transformers"]
-    assert list(group_runs(runs)) == labels
+def type_both(first, second):
+    """Runs of two prices, and what was typed for each."""
+    common = ["max_tokens=64", "output_dir=x"]
+    return [{"beta": beta, "seed": seed, "typed": [*common, f"seed={seed}", *filter(None, [text])]}
+            for seed, (beta, text) in enumerate(((0.0, first), (0.1, second)))]  # fmt: skip
+
+
+BETAS = ["beta=0.0", "beta=0.1"]
+LABELS = {
+    "only what differs within a method": (
+        [{"beta": 0.0}, {"beta": 0.1}, of_ppo(beta=0.2)], ["grpo beta=0.0", "grpo beta=0.1", "ppo"]),
+    "budgets for every method": (
+        [{"loss_type": loss, "max_tokens": n} for loss in ("grpo", "dr_grpo") for n in (32, 64)],
+        [f"{loss} max_tokens={n}" for loss in ("grpo", "dr_grpo") for n in (32, 64)]),
+    "the engine that measured": (
+        [{}, {"seed": 1, "engine": "vllm", "config": {"eval": {"engine": "auto"}}}, of_ppo(engine="transformers")],
+        ["grpo eval.engine=transformers", "grpo eval.engine=vllm", "ppo eval.engine=transformers"]),
+    "what was typed": (type_both("reward=outcome", "reward=overlong"), ["reward=outcome", "reward=overlong"]),
+    "experiments": (type_both("experiment=fast", "experiment=slow"), ["fast", "slow"]),
+    "what was typed for one": (type_both("", "+algo.args.beta=1e-1"), ["beta=0.0", "beta=1e-1"]),
+    "the config, where nothing was typed": (type_both("", ""), BETAS),
+    "the config, where the same was typed": (type_both("reward=outcome", "reward=outcome"), BETAS),
+    "what was varied within a method": (
+        [{"beta": 0.1, "typed": ["algo=grpo", "reward=outcome"]}, of_ppo(typed=["algo=ppo", "reward=outcome"]),
+         {"beta": 0.2, "typed": ["algo=grpo", "reward=overlong"]}],
+        ["grpo reward=outcome", "ppo", "grpo reward=overlong"]),
+    "nothing that follows from the rest or belongs to the measurement": (
+        [pay(0.1), pay(0.2)], ["reward.weights.overlong=0.1", "reward.weights.overlong=0.2"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LABELS)
+def test_settings_are_called_by(make, case):
+    runs, labels = LABELS[case]
+    assert list(group_runs([make(f"{place}", **given) for place, given in enumerate(runs)])) == labels
 
 
 @pytest.mark.parametrize(
@@ -81,38 +102,6 @@ def test_runs_of_other_files_behind_the_same_names_are_other_settings(make, name
     assert {label: [run.path.name for run in group] for label, group in groups.items()} == {
         f"{name} sha256=aaaaaaaa": ["a", "b", "d"], f"{name} sha256=bbbbbbbb": ["c"]
     }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("typed", "labels"),
-    [(("reward=outcome", "reward=overlong"), ["reward=outcome", "reward=overlong"]),
-     (("experiment=fast", "experiment=slow"), ["fast", "slow"]),
-     (("", "+algo.args.beta=1e-1"), ["beta=0.0", "beta=1e-1"]),
-     (("", ""), ["beta=0.0", "beta=0.1"]),
-     (("reward=outcome", "reward=outcome"), ["beta=0.0", "beta=0.1"])],
-)  # fmt: skip
-def test_settings_of_one_method_are_called_by_what_was_typed(make, typed, labels):
-    """What was not typed is read from the config; what does not tell the groups apart is no label."""
-    runs = []
-    for place, (text, beta) in enumerate(zip(typed, (0.0, 0.1), strict=True)):
-        common = [f"seed={place}", f"output_dir=out{place}", "max_tokens=64"]
-        runs.append(make(f"{place}", "grpo", beta=beta, typed=[*common, *filter(None, [text])]))
-    assert list(group_runs(runs)) == labels
-
-
-def test_what_was_varied_within_a_method_follows_its_name(make):
-    typed = [["algo=grpo", "reward=outcome"], ["algo=grpo", "reward=overlong"], ["algo=ppo", "reward=outcome"]]
-    runs = [make("a", "grpo", beta=0.1, typed=typed[0]), make("b", "grpo", beta=0.2, typed=typed[1])]
-    runs.append(make("c", "ppo", loss_type=None, typed=typed[2]))
-    assert list(group_runs(runs)) == ["grpo reward=outcome", "grpo reward=overlong", "ppo"]
-
-
-def test_no_label_has_what_follows_from_the_rest_or_belongs_to_the_measurement(make):
-    runs = [make(f"{weight}", "grpo", reward_weights=[weight]) for weight in (0.1, 0.2)]
-    for run, weight in zip(runs, (0.1, 0.2), strict=True):
-        run.config["reward"]["weights"] = {"overlong": weight}
-        run.config["eval"] = {"rows": 100 * weight}
-    assert list(group_runs(runs)) == ["reward.weights.overlong=0.1", "reward.weights.overlong=0.2"]
 
 
 def test_what_a_run_drew_by_its_seed_is_no_other_input(make):

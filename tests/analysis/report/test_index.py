@@ -8,8 +8,6 @@ import pytest
 
 from rlhf_exp.analysis.report.__main__ import main
 from rlhf_exp.analysis.report.index import write_index
-from rlhf_exp.analysis.report.page import Heading, Table, write_page
-from tests.analysis.report.browser import ask, needs_browser
 from tests.analysis.report.test_golden import GOLDEN
 from tests.analysis.report.test_markup import HOSTILE, write_texts
 
@@ -39,15 +37,6 @@ def test_each_run_is_a_row_with_the_way_to_its_report(outputs):
         assert f">{cell}<" in text
 
 
-def test_refused_runs_are_counted_but_not_shown(outputs):
-    refused = shutil.copytree(GOLDEN / "failed", outputs / "wrong")
-    (refused / "run.json").write_text('{"status": "refused"}')
-    text = write_index(outputs).read_text()
-    assert "1 finished, 1 refused" in text and ">wrong<" not in text
-    shutil.rmtree(outputs / "countdown")
-    assert "1 refused" in write_index(outputs).read_text()
-
-
 @pytest.mark.parametrize("name", ["a b&c=d?e#f", "<img src=x onerror=alert(1)>", "javascript:alert(1)", "50%+é", '"x\'',
                                   os.fsdecode(b"not-utf8-\xff")])  # fmt: skip
 def test_a_name_of_a_folder_is_text_and_its_link_has_no_scheme(outputs, name):
@@ -57,27 +46,6 @@ def test_a_name_of_a_folder_is_text_and_its_link_has_no_scheme(outputs, name):
     assert "<img" not in text and "<script>alert" not in text and "\x1b" not in text
     [(link, _)] = read_links(outputs / "index.html")
     assert re.fullmatch(r"[\w%.-]+/report\.html", link)
-
-
-def test_a_link_of_a_table_is_one_on_the_page_alone(tmp_path):
-    table = Table(["run", "n"], [["a<b", "1"], ["c", "2"]], links=["x/a%3Cb.html", ""])
-    text = write_page([Heading("x", 1), table], tmp_path).read_text()
-    assert '<a href="x/a%3Cb.html">a&lt;b</a>' in text and text.count("<a ") == 1
-    assert "href" not in (tmp_path / "report.md").read_text()
-
-
-@needs_browser
-def test_dates_and_powers_of_ten_are_sorted(tmp_path):
-    rows = [["a", "1e-5", "2026-02-01 10:00"], ["b", "5e-6", "2026-01-31 09:00"], ["c", "0.001", "2026-01-31 10:00"]]
-    page = write_page([Heading("x", 1), Table(["run", "rate", "began"], rows, links=["a", "b", "c"])], tmp_path)
-    script = """
-        const order = () => [...document.querySelector("tbody").rows].map((row) => row.cells[0].textContent).join("");
-        const [, rate, began] = all("th button");
-        const found = [];
-        for (const head of [rate, began]) { head.click(); found.push(order()); }
-        return [...found, all("tbody a").length];
-        """
-    assert ask(page, script, tmp_path) == ["cab", "bca", 3]
 
 
 def test_the_report_of_a_folder_of_runs_has_an_index_beside_it(outputs, capsys):

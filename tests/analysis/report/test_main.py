@@ -23,11 +23,6 @@ def test_settings_are_compared_with_a_named_one(tmp_path, capsys, make_run):
     assert capsys.readouterr().err.endswith(line)
 
 
-def test_a_run_named_twice_counts_once(run_dir, tmp_path):
-    assert main([str(run_dir), str(run_dir), "--out", str(tmp_path / "out")]) == 0
-    assert "grpo on countdown" in (tmp_path / "out" / "report.html").read_text()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [("absent", "absent: no such folder; "), ("run --ot x", "unrecognized arguments: --ot x"),

@@ -66,13 +66,6 @@ def test_intervals_of_shares_that_are_all_or_nothing_can_be_drawn(tmp_path, draw
     draw(plot_gains([("", share) for share in shares], DIFFERENCE), tmp_path)
 
 
-def test_a_folded_table_shows_its_title_as_it_is(tmp_path):
-    table = Table(["", "n"], [["a", "1"]], "of <b> & more")
-    assert to_markdown([table]).startswith("<details><summary>of &lt;b&gt; &amp; more</summary>\n\n|  | n |")
-    html = write_page([Heading("x", 1), table], tmp_path).read_text()
-    assert "<summary>of &lt;b&gt; &amp; more</summary>" in html and html.count("</details>") == 1
-
-
 def test_the_page_of_a_run_that_trains_reloads_itself_and_takes_no_random_number(run_dir, edit_info):
     edit_info(run_dir, status="running")
     before = random.getstate(), torch.get_rng_state().tolist(), str(np.random.get_state())

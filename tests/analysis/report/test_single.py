@@ -2,16 +2,14 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 
-from rlhf_exp.analysis.report import samples, terminal_table, write_report
+from rlhf_exp.analysis.report import terminal_table, write_report
 from rlhf_exp.analysis.report.curves import CURVES, list_curves
 from rlhf_exp.analysis.report.page import Widget
 from rlhf_exp.analysis.report.progress import describe_progress
-from rlhf_exp.analysis.report.samples import KINDS, browse, describe_samples
+from rlhf_exp.analysis.report.samples import KINDS, describe_samples
 from rlhf_exp.analysis.report.single import describe_sets
 from rlhf_exp.analysis.report.summary import summary_table, verdict
 from rlhf_exp.runs.figures import percent, points
@@ -47,17 +45,6 @@ def test_a_folder_with_nothing_but_a_status_gets_a_report(tmp_path, status):
     (tmp_path / "run.json").write_text(json.dumps({"status": status}))
     write_report([tmp_path], tmp_path / "out")
     assert status in terminal_table(tmp_path)
-
-
-def test_importing_the_report_brings_no_torch_and_the_table_no_matplotlib(run_dir):
-    code = (
-        "import sys; from pathlib import Path; "
-        "import rlhf_exp.analysis.report, rlhf_exp.analysis.diagnose, rlhf_exp.analysis.stats;"
-        f"rlhf_exp.analysis.report.terminal_table(Path({str(run_dir)!r}));"
-        "print([m for m in ('torch', 'transformers', 'trl', 'hydra', 'matplotlib') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_what_was_not_measured_or_is_not_finite_is_a_dash(run_dir, edit):
@@ -133,24 +120,6 @@ def test_with_samples_false_a_report_holds_no_text_and_says_so(tmp_path, names):
         assert texts and not [text for text in texts if len(text) > 5 and text in page]
 
 
-def test_a_page_that_cannot_hold_all_samples_says_how_many_it_has_and_which_file_has_all(run_dir, monkeypatch):
-    row = {"id": "a", "step": 1, "sample": 0, "prompt": "p", "completion": "c", "tokens": 1, "reward": 1.0}
-    write_jsonl(run_dir / "completions.jsonl", [row] * 1_200)
-
-    def read_widgets():
-        return [block.content for block in describe_samples(load_run(run_dir)) if isinstance(block, Widget)]
-
-    whole = read_widgets()
-    assert [(len(content["rows"]), "note" in content) for content in whole] == [(24, False), (1_200, False)]
-    monkeypatch.setattr(samples, "MOST_LETTERS", sum(len(json.dumps(row)) for row in whole[0]["rows"][:5]))
-    held_out, training = read_widgets()
-    assert held_out["rows"] == whole[0]["rows"][:5]
-    assert held_out["note"] == "The page has the first 5 of 24; the run folder's samples.jsonl has all."
-    some = len(training["rows"])
-    assert 1 < some < 100
-    assert training["note"] == f"The page has the first {some} of 1,200; the run folder's completions.jsonl has all."
-
-
 BETTER, WORSE, SAME = (title for title, _ in (KINDS["better"], KINDS["worse"], KINDS["neither"]))
 
 
@@ -187,11 +156,6 @@ def test_the_picture_of_a_run_has_its_measurements_its_start_and_end_and_what_ta
     assert len(run["rows"]["step"]) == len(validation) > 2 and None not in validation
     assert (sides[0], sides[-1], {*sides[1:-1]}) == (10.42, 14.58, {None})
     assert (untrained[0], untrained[-1]) == (16.67, 16.67)
-
-
-def test_of_the_same_prompt_a_page_shows_one_sample_before_the_others_of_another():
-    cards = [{"id": str(i), "prompt": prompt, "values": {}, "sides": []} for i, prompt in enumerate("aaabbc")]
-    assert "".join(row["prompt"] for row in browse("x", cards, []).content["rows"]) == "abcaba"
 
 
 def test_a_run_has_one_table_of_its_evaluation_sets(run_dir, edit):

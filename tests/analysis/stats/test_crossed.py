@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rlhf_exp.analysis.stats import DIFFERENCES, SHARES, crossed_interval, paired_interval
+from rlhf_exp.analysis.stats import DIFFERENCES, crossed_interval, paired_interval
 from rlhf_exp.analysis.stats.crossed import Spread, estimate, join, measure_spread
 from rlhf_exp.analysis.stats.intervals import paired_score_interval
 
@@ -68,11 +68,6 @@ def test_a_paired_difference_without_bounds_adds_what_changes_nothing_among_unre
     same = paired_interval(before, before)
     assert same["low"] < 0 == same["value"] < same["high"]
     assert paired_interval([0.5, 0.5], [0.5, 0.5]) == {"value": 0.0, "low": 0.0, "high": 0.0}
-
-
-def test_intervals_of_shares_stay_within_their_bounds():
-    assert crossed_interval(np.ones((3, 10)), SHARES)["high"] == 1.0
-    assert paired_interval([0.0] * 10, [1.0] * 10, DIFFERENCES)["high"] == 1.0
 
 
 @pytest.mark.parametrize("rows", [0.1, 0.4, 1.0])

@@ -43,12 +43,6 @@ def test_mean_interval_shows_a_non_finite_value(value):
     assert not math.isfinite(mean_interval([1.0, value])["value"])
 
 
-def test_a_share_interval_of_one_completion_a_row_is_wilsons():
-    assert share_interval([1.0, 0.0, 0.0, 1.0, 0.0]) == wilson(2, 5)
-    assert share_interval([0.0] * 512) == wilson(0, 512)
-    assert share_interval([True, False]) == wilson(1, 2)
-
-
 @pytest.mark.parametrize(
     ("call", "line"),
     [

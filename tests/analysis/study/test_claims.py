@@ -5,12 +5,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rlhf_exp.analysis.report.page import Table, to_markdown
 from rlhf_exp.analysis.stats import LEVELS
 from rlhf_exp.analysis.stats.contrasts import POOL
 from rlhf_exp.analysis.stats.crossed import Estimate
 from rlhf_exp.analysis.study import measures
-from rlhf_exp.analysis.study.claims import Claim, _write, decide, describe_verdicts, judge, read_claims, weigh
+from rlhf_exp.analysis.study.claims import Claim, decide, judge, read_claims, weigh
 from rlhf_exp.analysis.study.measures import Measured, Metric, read_series
 from rlhf_exp.config import ROOT
 from rlhf_exp.errors import ConfigError
@@ -37,12 +36,17 @@ def make_run(seed, solved, tokens=20, **more):
     return Run(Path("run"), info, **(parts | records | more))
 
 
-@pytest.fixture
-def groups():
+@pytest.fixture(scope="module")
+def arms():
     """Of `good` half of the rows are solved after training, of `same` as many as before; three seeds of each."""
     rng = np.random.default_rng(0)
     of = {"good": lambda row: row % 4 == 0 or rng.random() < 0.7, "same": lambda row: rng.random() < 0.25}
     return {arm: [make_run(s, [solve(row) for row in range(ROWS)]) for s in range(3)] for arm, solve in of.items()}
+
+
+@pytest.fixture
+def groups(arms):
+    return dict(arms)
 
 
 def make_claim(expect, contrast=("good", "same"), metric="accuracy", **more):
@@ -228,22 +232,20 @@ def test_equality_takes_two_one_sided_tests():
     assert differ == equal[::-1]
 
 
-@pytest.mark.parametrize("metric", ["reward", "x"])
-def test_the_probability_of_any_wrong_verdict_is_at_most_five_percent(metric):
-    """20 claims whose true effect lies at the margin, so that every verdict but `cannot tell` is wrong. The runs have
+@pytest.mark.parametrize(("metric", "repeats"), [("reward", 15), ("x", 60)])
+def test_the_probability_of_any_wrong_verdict_is_at_most_five_percent(metric, repeats):
+    """Ten claims whose true effect lies at the margin, so that every verdict but `cannot tell` is wrong. The runs have
     the effects of seeds, of rows and of sampling; one of the arms has a wider spread over seeds."""
-    rng, repeats = np.random.default_rng(1), 25 if metric == "reward" else 80
-    shifts = {"a": 0.0, "b": 0.0, "c": 0.3, "d": 0.3, "e": 0.6}
+    rng, shifts = np.random.default_rng(1), {"a": 0.0, "b": 0.0, "c": 0.3, "d": 0.3, "e": 0.6}
     more = {"metric": metric, "statistic": "mean" if metric == "x" else None}
-    claims = [make_claim("higher", pair, margin=0.3, **more) for pair in ("ca", "da", "cb", "db", "ec", "ed")]
-    claims += [make_claim("lower", pair, margin=0.3, **more) for pair in ("ac", "ad", "bc", "bd", "ce", "de")]
-    claims += [make_claim(expect, pair, margin=0.3, **more) for expect in ("equal", "differ") for pair in ("ac", "ed")]
-    claims += [make_claim("order", arms, **more) for arms in ("ab", "ba", "cd", "dc")]
+    chosen = [("higher", ("ca", "db", "ec")), ("lower", ("ad", "bc", "de")), ("equal", ("ac",)), ("differ", ("ed",))]
+    claims = [make_claim(expect, pair, margin=0.3, **more) for expect, pairs in chosen for pair in pairs]
+    claims += [make_claim("order", arms, **more) for arms in ("ab", "dc")]
     count = sum(
         any(one.verdict != "cannot tell" for one in judge(dict(enumerate(claims)), draw_groups(rng, shifts, metric)))
         for _ in range(repeats)
     )
-    assert len(claims) == 20 and stats.binomtest(count, repeats, 0.05, "greater").pvalue > 0.01
+    assert len(claims) == 10 and stats.binomtest(count, repeats, 0.05, "greater").pvalue > 0.01
 
 
 def draw_groups(rng, shifts, metric, rows=25, seeds=3):
@@ -288,19 +290,13 @@ a-2:
         ("metric: accuracy", "", "a-1", "`metric`"),
         ("metric: accuracy", "metric: acuracy", "a-1.metric", "did you mean accuracy?"),
         ("metric: accuracy", "metric: ppo/kl", "a-1.metric", "a series with its `statistic`"),
-        ("metric: accuracy", "metric: ppo/kl\n  statistic: largst", "a-1.statistic", "'largest'"),
-        ("metric: accuracy", "metric: accuracy\n  per: token", "a-1.metric", "did you mean tokens?"),
         ("metric: accuracy", "metric: updates\n  set: gold", "a-1.metric", "must be one of"),
-        ("expect: higher", "expect: highr", "a-1.expect", "'higher'"),
         ("expect: higher", "", "a-1.expect", "metric"),
         ("expect: higher", "expect: value", "a-1.value", "value"),
-        ("expect: higher", "expect: higher\n  margin: -1", "a-1.margin", "greater than or equal to 0"),
         ("[a, start]", "[a]", "a-1.contrast", "at least 2"),
         ("[a, start]", "[start, a]", "a-1.contrast", "last"),
         ("metric: accuracy", "metric: win rate", "a-1.contrast", "start"),
         ("  not_tested: looks are not measured\n", "", "a-2", "not_tested"),
-        ("figure:", "not_tested: never\n  figure:", "a-1", "not_tested"),
-        ("says: It looks nice.", "figure: it does", "a-2", "says"),
     ],
 )
 def test_a_mistake_in_a_file_of_claims_is_one_line(tmp_path, before, after, key, said):
@@ -313,28 +309,3 @@ def test_a_mistake_in_a_file_of_claims_is_one_line(tmp_path, before, after, key,
         read_claims(path)
     (line,) = found.value.problems
     assert line.startswith(f"{path}: {key}") and said in line
-
-
-def test_a_difference_of_0_is_written_without_the_error_of_its_sum():
-    assert _write({"value": 3.7e-19, "low": -0.015, "high": 0.015}, False, True) == "+0 [-0.015, +0.015]"
-
-
-def test_a_series_borrows_the_spread_of_the_other_arms():
-    """With three seeds alone z = 14 could not be told from chance at Holm's level."""
-    levels = {"high": [4.0, 4.1, 4.2], "low": [2.6, 2.7, 2.8], "other": [3.0, 3.1, 3.2], "more": [1.0, 1.1, 1.2]}
-    groups = {arm: [make_run(seed, [True] * ROWS, metrics=[{"step": step, "x": level + step} for step in (1, 2, 3)])
-                    for seed, level in enumerate(of)] for arm, of in levels.items()}  # fmt: skip
-    found = measure("x", groups, ["high", "low"], statistic="mean")
-    assert found.estimate.value == pytest.approx(1.4) and found.estimate.df > 4
-
-
-def test_the_page_has_a_row_for_each_claim_judged_ones_first(tmp_path, groups):
-    path = tmp_path / "claims.yaml"
-    path.write_text("a-0:\n  says: Nobody knows.\n  not_tested: really\n" + GOOD.replace("[a,", "[good,"))
-    blocks = describe_verdicts(judge(read_claims(path), groups))
-    (table,) = (block for block in blocks if isinstance(block, Table))
-    assert [row[0] for row in table.rows] == ["a-1", "a-0", "a-2"]
-    judged, *_, untested = table.rows
-    assert judged[4] == "0.5, one run" and judged[1] == "supported" and f"3 seeds, {ROWS} rows" in judged[3]
-    assert untested[1:] == ["not tested", "It looks nice.", "looks are not measured", "-"]
-    assert "a-2" in to_markdown(blocks)
