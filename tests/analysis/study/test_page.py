@@ -60,7 +60,7 @@ def test_a_study_ends_with_its_answer_and_has_its_claims_on_a_page_of_their_own(
     assert told.count("\n> **") == 3 and "What else was seen" in page.read_text() and "**Cost.**" not in told
     assert len(told.split()) < 900 and told.count("](plots/") == 1
     assert '<a href="claims.html">' in page.read_text() and "It gains." not in page.read_text()
-    assert "| a-1 | It gains. |" in (tmp_path / "out" / "claims.md").read_text()
+    assert "| a-1 | supported | It gains. |" in (tmp_path / "out" / "claims.md").read_text()
     tables = {path.name[4:]: path.read_text() for path in (tmp_path / "out" / "tables").iterdir()}
     assert "stale.csv" not in tables
     assert tables["results_over_seeds.csv"].startswith("setting,seeds,difference,")
