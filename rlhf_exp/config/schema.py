@@ -31,7 +31,8 @@ TASKS = {name: tasks.find_task(name) for name in tasks.TASKS}
 
 if TYPE_CHECKING:  # a type checker cannot read tables: to it every task is a graded one
     AnyTask = tasks.GradedTask
-    AlgoName = RateName = str
+    AlgoName = str
+    RateName = str
 else:
     AnyTask = Annotated[Union[tuple(TASKS.values())], Field(discriminator="name")]  # noqa: UP007
     AlgoName = Literal[(*ALGORITHMS,)]
