@@ -3,12 +3,10 @@
 import json
 
 import pytest
-import torch
-from transformers import DynamicCache, TrainerCallback
+from transformers import TrainerCallback
 
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter
-from rlhf_exp.models.generation import CACHE, CACHE_NAMES
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.train import KeepRecord
 from tests.building import QUIET, ROLLOUTS_OF_8, build
@@ -60,52 +58,27 @@ def test_grpo_counts_what_it_sampled_scored_and_trained_on_and_nothing_between_s
     assert meter.counts["step_seconds"] > 0
 
 
-@pytest.mark.parametrize("generation", ["trl", "compact"])
-def test_an_adapter_changes_no_count_however_it_samples(tmp_path, generation):
+def test_an_adapter_accumulation_and_trls_sampling_change_no_count(tmp_path):
+    one = [*GRPO, "algo.args.max_steps=1", "algo.args.beta=0"]
+    parts = ["algo.args.per_device_train_batch_size=4", "algo.args.gradient_accumulation_steps=2"]
     counts = []
-    for name, peft in (("plain", "peft=none"), ("lora", "peft=lora")):
-        overrides = [*GRPO, "algo.args.max_steps=1", "algo.args.beta=0", f"generation={generation}"]
-        meter, _ = train(tmp_path / name, *overrides, peft)
+    for i, overrides in enumerate(([], ["peft=lora"], parts, ["peft=lora", "generation=trl"])):
+        meter, _ = train(tmp_path / f"{i}", *one, *overrides)
         counts.append(without_time(meter.counts))
-        assert meter.count_tokens()["tokens"] == read_metrics(tmp_path / name)[-1]["num_tokens"]
-    assert counts[0] == counts[1] and counts[0]["completions"] == 8 and counts[0]["decode_passes"] > 8
+        assert meter.count_tokens()["tokens"] == read_metrics(tmp_path / f"{i}")[-1]["num_tokens"]
+    assert counts[0] == counts[1] == counts[2] and counts[0]["completions"] == 8 and counts[0]["reference_passes"] == 0
+    assert counts[3] | {"decode_passes": 0} == counts[0] | {"decode_passes": 0} and counts[3]["decode_passes"] > 8
 
 
-@pytest.mark.parametrize("name", CACHE_NAMES)
-def test_decoding_counts_whichever_name_transformers_gives_the_cache(tmp_path, name):
-    meter, trainer = train(tmp_path, *GRPO, "algo.args.max_steps=1")
-    before, cache = dict(meter.counts), DynamicCache(config=trainer.model.config)
-    for tokens in (torch.tensor([[5, 6], [7, 8]]), torch.tensor([[9], [9]])):  # two prompts, and a token of each
-        meter.on_step_begin()
-        with torch.no_grad():
-            trainer.model(tokens, use_cache=True, **{name: cache})
-        meter.on_optimizer_step(trainer.args, trainer.state, trainer.control, optimizer=trainer.optimizer)
-        meter.on_step_end(trainer.args, trainer.state, trainer.control)
-        if not cache.get_seq_length():  # this transformers ignores the other name
-            trainer.model(torch.tensor([[5, 6], [7, 8]]), use_cache=True, **{CACHE: cache})  # between steps
-    counted = {key: n - before[key] for key, n in without_time(meter.counts).items() if n != before[key]}
-    assert counted == {"decode_passes": 4, "completions": 2}
-
-
-def test_accumulation_changes_no_count_and_a_second_epoch_trains_on_the_same_tokens_again(tmp_path):
-    whole, _ = train(tmp_path / "a", *GRPO, "algo.args.max_steps=1", "algo.args.beta=0")
-    parts, _ = train(
-        tmp_path / "b", *GRPO, "algo.args.max_steps=1", "algo.args.beta=0",
-        "algo.args.per_device_train_batch_size=4", "algo.args.gradient_accumulation_steps=2",
-    )  # fmt: skip
-    twice, _ = train(tmp_path / "c", *GRPO, "algo.args.max_steps=2", "algo.args.beta=0", "algo.args.num_iterations=2")
-    assert without_time(parts.counts) == without_time(whole.counts)
-    assert whole.counts["reference_passes"] == 0
-    assert twice.counts["trained_tokens"] == 2 * whole.counts["trained_tokens"]
-    assert twice.counts["completions"] == whole.counts["completions"] == 8
-    assert twice.counts["score_passes"] == 8  # the policy that sampled is scored once for the second epoch
-
-
-def test_training_ends_with_the_step_that_reaches_the_tokens(tmp_path):
-    meter, trainer = train(tmp_path, *GRPO, "algo.args.max_steps=10", train_tokens=200)
-    counted = [row["trained_tokens"] for row in read_metrics(tmp_path)]
-    assert trainer.state.global_step == len(counted) < 10
-    assert counted[-2] < 200 <= counted[-1] == meter.counts["trained_tokens"]
+def test_a_second_epoch_trains_on_the_same_tokens_again_also_in_a_run_that_is_resumed(tmp_path):
+    twice = [*GRPO, "algo.args.max_steps=4", "algo.args.num_iterations=2", "algo.args.save_strategy=steps"]
+    twice += ["algo.args.save_steps=2", "algo.args.save_total_limit=null"]
+    meter, _ = train(tmp_path, *twice)
+    tokens = [row["trained_tokens"] for row in read_metrics(tmp_path)]
+    assert tokens[1] == 2 * tokens[0] and meter.counts["trained_tokens"] == tokens[3]
+    assert meter.counts["completions"] == 16 == meter.counts["score_passes"]  # the policy that sampled is scored once
+    resumed, _ = train(tmp_path, *twice, resume=str(tmp_path / "checkpoints" / "checkpoint-2"))
+    assert without_time(resumed.counts) == without_time(meter.counts)
 
 
 GIVEN = [
@@ -127,15 +100,7 @@ def test_the_rate_warms_up_and_falls_by_the_share_of_the_tokens(tmp_path, algo):
     expected = [1e-3 * min(place / 10, (100 - place) / 90) for place in places]
     assert [row["learning_rate"] for row in logged] == pytest.approx(expected)
     assert 3 < trainer.state.global_step < 15 and expected[-1] < 4e-4
-
-
-def test_a_resumed_run_continues_to_count_from_its_checkpoint(tmp_path):
-    saved = ["algo.args.save_strategy=steps", "algo.args.save_steps=1", "algo.args.save_total_limit=null"]
-    saved.append("algo.args.max_steps=2")
-    meter, _ = train(tmp_path, *GRPO, *saved)
-    first = tmp_path / "checkpoints" / "checkpoint-1"
-    resumed, _ = train(tmp_path, *GRPO, *saved, resume=str(first))
-    assert without_time(resumed.counts) == without_time(meter.counts)
+    assert logged[-2]["trained_tokens"] < budget <= logged[-1]["trained_tokens"] == meter.counts["trained_tokens"]
 
 
 def test_run_json_always_says_how_far_training_has_come(tmp_path):
@@ -159,38 +124,24 @@ def test_run_json_always_says_how_far_training_has_come(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("algo", "sides"), [("sft", ["completion"]), *((algo, ["chosen", "rejected"]) for algo in ("dpo", "reward_model"))]
+    ("overrides", "sides", "scored"),
+    [
+        (["algo=sft"], ["completion"], 0),
+        (["algo=dpo"], ["chosen", "rejected"], 0),
+        (["algo=reward_model"], ["chosen", "rejected"], 0),
+        (["algo=kto"], ["completion"], 4),  # each prompt also with the answer of another row
+        (["algo=kto", "algo.args.loss_type=apo_zero_unpaired"], ["completion"], 0),
+    ],
 )
-def test_given_rows_count_by_their_tokens_and_both_sides_of_a_pair(tmp_path, algo, sides):
-    rows = [
-        {"id": str(i), "prompt": "use 8 7 3 make 53 ."} | {side: f" 8 * {i}" + " 7" * k for k, side in enumerate(sides)}
-        for i in range(2, 6)
-    ]
-    meter, trainer = train(
-        tmp_path, f"algo={algo}", "algo.args.max_steps=2", "algo.args.per_device_train_batch_size=2", rows=rows
-    )
-    tokenizer = trainer.processing_class
-    texts = [row["prompt"] + row[side] for row in rows for side in sides]
-    tokens = sum(len(tokenizer(text)["input_ids"]) + 1 for text in texts)  # each ends with an end token
-    assert meter.counts["trained_tokens"] == tokens
-    assert meter.counts["train_passes"] == len(texts)
-    assert meter.counts["completions"] == meter.counts["decode_passes"] == 0
+def test_given_rows_count_by_their_tokens_and_both_sides_of_a_pair(tmp_path, overrides, sides, scored):
+    two_steps = ["algo.args.max_steps=2", "algo.args.per_device_train_batch_size=2"]
+    meter, trainer = train(tmp_path, *overrides, *two_steps, rows=GIVEN[:4])
+    texts = [row["prompt"] + row[side] for row in GIVEN[:4] for side in sides]
+    tokens = sum(len(ids) + 1 for ids in trainer.processing_class(texts)["input_ids"])  # each ends with an end token
+    passes = {"train_passes": len(texts), "score_passes": scored, "completions": 0, "decode_passes": 0}
+    assert meter.counts["trained_tokens"] == tokens == read_metrics(tmp_path)[-1]["num_tokens"]
+    assert {name: meter.counts[name] for name in passes} == passes
     assert meter.count_tokens() == {"tokens": tokens, "prompt_tokens": tokens, "completion_tokens": 0}
-    assert read_metrics(tmp_path)[-1]["num_tokens"] == tokens
-
-
-@pytest.mark.parametrize(("loss_type", "scored"), [("kto", 4), ("apo_zero_unpaired", 0)])
-def test_kto_also_scores_each_prompt_with_the_answer_of_another_row(tmp_path, loss_type, scored):
-    rows = [
-        {"id": str(i), "prompt": "use 8 7 3 make 53 .", "completion": f" 8 * {i}", "label": i % 2 == 0}
-        for i in range(2, 6)
-    ]
-    meter, _ = train(
-        tmp_path, "algo=kto", f"algo.args.loss_type={loss_type}", "algo.args.max_steps=2",
-        "algo.args.per_device_train_batch_size=2", rows=rows,
-    )  # fmt: skip
-    assert (meter.counts["train_passes"], meter.counts["score_passes"]) == (4, scored)
-    assert meter.counts["trained_tokens"] == read_metrics(tmp_path)[-1]["num_tokens"]
 
 
 @pytest.mark.parametrize(("critic", "passes"), [("shared", 0), ("separate", 24)])
@@ -199,8 +150,7 @@ def test_a_critic_of_its_own_has_passes_and_one_on_the_policys_states_has_none(t
         tmp_path, "algo=ppo", f"algo.args.critic={critic}", "algo.args.per_device_train_batch_size=4",
         "algo.args.steps_per_generation=2", "algo.args.num_iterations=2", "algo.args.max_steps=4",
     )  # fmt: skip
-    assert meter.counts["completions"] == 8
     logged = [row["num_tokens"] for row in read_metrics(tmp_path) if "num_tokens" in row]  # of the steps that sampled
     assert meter.count_tokens()["tokens"] == max(logged) < meter.counts["trained_tokens"]
-    assert meter.counts["train_passes"] == 16
+    assert (meter.counts["completions"], meter.counts["train_passes"]) == (8, 16)
     assert meter.counts["critic_passes"] == passes  # once when it values the rollout, then once an epoch

@@ -32,16 +32,6 @@ def wandb():
     return pytest.importorskip("wandb", reason="wandb is not installed")
 
 
-@pytest.fixture
-def trackio(tmp_path, monkeypatch):
-    """Its data are in the test's folder."""
-    trackio = pytest.importorskip("trackio", reason="trackio is not installed")
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "data"))  # read when trackio is imported
-    monkeypatch.setattr(trackio.utils, "TRACKIO_DIR", tmp_path / "data")
-    monkeypatch.setattr(trackio.sqlite_storage, "TRACKIO_DIR", tmp_path / "data")
-    return trackio
-
-
 def write_run(folder, status="finished"):
     """A run folder with figures, as far as the trackers read it."""
     (folder / "plots").mkdir(parents=True, exist_ok=True)
@@ -120,31 +110,3 @@ def test_training_is_logged_into_the_same_wandb_run_with_trls_table_of_completio
     while not all(name in log.read_bytes() for name in names):
         assert time.monotonic() < end
         time.sleep(0.2)
-
-
-@pytest.mark.parametrize("resumed", [False, True])
-def test_a_trackio_run_has_config_and_results_and_is_continued_if_resumed(tmp_path, trackio, resumed):
-    folder = tmp_path / "grpo" / "today"
-    for step in range(2):
-        write_run(folder)
-        more = [f"resume={folder}"] if step and resumed else []
-        with track(compose_config(["logging=trackio", "seed=7", *more]), folder, SimpleNamespace()):
-            trackio.log({"train/reward": float(step)})
-            trackio.finish()  # as transformers' callback does
-    runs = [run for run in trackio.Api().runs("rlhf_exp") if run.name == "grpo_today"]
-    assert len(runs) == (1 if resumed else 2) and runs[0].config["seed"] == 7
-    rows = [row for run in runs for row in
-            trackio.sqlite_storage.SQLiteStorage.get_logs("rlhf_exp", run.name, run_id=run.id)]  # fmt: skip
-    assert sorted(row["train/reward"] for row in rows if "train/reward" in row) == [0.0, 1.0]
-    results = [row for row in rows if "trained/accuracy" in row]
-    assert len(results) == 2 and {"report", "plots/reward"} <= {*results[0]} and results[0]["health"] == "warning"
-
-
-@pytest.mark.slow
-def test_trackio_gets_the_series_and_the_results_in_one_run(tmp_path, trackio, command_line, drawn):
-    done = command_line("logging=trackio", *SMALL, f"output_dir={tmp_path / 'run'}", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    (run,) = trackio.Api().runs("rlhf_exp")
-    rows = trackio.sqlite_storage.SQLiteStorage.get_logs("rlhf_exp", run.name, run_id=run.id)
-    assert len([row for row in rows if "train/reward" in row]) == 2
-    assert len([row for row in rows if "trained/accuracy" in row]) == 1

@@ -12,7 +12,7 @@ from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.runs.records import Measurement
 from tests.building import read_jsonl
 
-METRIC = "validation/accuracy"
+METRIC, NAN = "validation/accuracy", float("nan")
 
 
 class Trainer:
@@ -74,12 +74,17 @@ def test_the_start_every_nth_and_the_last_step_are_measured_whatever_is_logged(f
     assert list(read(shorter)) == [0, 4, 5]
 
 
-def test_the_best_policy_is_kept_and_of_equal_ones_the_first_and_none_of_an_earlier_start(folder):
+@pytest.mark.parametrize(
+    ("figures", "best"),
+    [([0.1, 0.3, 0.2, 0.4, 0.4, 0.3], 6), ([NAN, 0.3, NAN], 2)],  # of equal ones the first; no number is the worst
+)
+def test_the_best_policy_is_kept_and_none_of_an_earlier_start(folder, figures, best):
     Trainer(folder, {0: 0.9}, every=2, best=True, steps=0).train()
-    figures = {0: 0.1, 2: 0.3, 4: 0.2, 6: 0.4, 8: 0.4, 10: 0.3}
-    trainer = Trainer(folder, figures, every=2, best=True).train()
-    assert kept(folder) == {"best-6": "6"} and trainer.best.path == folder.path / "best-6"
-    assert json.loads((folder.path / "run.json").read_text())["best"] == {"step": 6, "metric": METRIC, "value": 0.4}
+    figures = dict(zip(range(0, 12, 2), figures, strict=False))
+    trainer = Trainer(folder, figures, every=2, best=True, steps=max(figures)).train()
+    assert kept(folder) == {f"best-{best}": str(best)} and trainer.best.path == folder.path / f"best-{best}"
+    record = json.loads((folder.path / "run.json").read_text())
+    assert record["best"] == {"step": best, "metric": METRIC, "value": figures[best]}
 
 
 def test_a_resumed_run_continues_to_compare_even_without_run_json(folder):
@@ -110,15 +115,6 @@ def test_a_save_that_fails_leaves_the_one_before(folder):
     with pytest.raises(OSError, match="no space left"):
         trainer.train()
     assert trainer.best.path == folder.path / "best-0"
-
-
-def test_a_figure_that_is_no_number_is_the_worst(folder):
-    nan = float("nan")
-    Trainer(folder, {0: nan, 2: 0.3, 4: nan}, every=2, best=True, steps=4).train()
-    assert kept(folder) == {"best-2": "2"}
-    again = RunFolder.create(folder.path, {})
-    Trainer(again, {3: 0.1, 4: nan}, every=2, best=True, step=3, steps=4).train()
-    assert kept(again) == {"best-2": "2"}
 
 
 def test_the_page_is_written_after_each_measurement_and_its_failure_costs_a_line(folder, capsys):

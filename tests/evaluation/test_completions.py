@@ -11,11 +11,9 @@ from rlhf_exp.evaluation.metrics import summarise
 from rlhf_exp.models.generation import Sampling
 from rlhf_exp.models.source import ModelSource
 from rlhf_exp.models.untrained import build_trace_tokenizer
-from rlhf_exp.models.vllm import choose_engine
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.records import Completion
 from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.texts import describe_prompt
 from rlhf_exp.tasks.tokens import encode_prompts
 from tests.building import build_random
 
@@ -28,24 +26,22 @@ def make_model(seed=0):
 
 @functools.cache
 def make_config(*overrides):
-    return compose_config(["max_tokens=12", "eval.rows=40", "eval.batch_size=16", "task.numbers=[2,3]", *overrides])
+    small = ["max_tokens=12", "eval.rows=40", "eval.batch_size=16", "task.numbers=[2,3]", "task.train_rows=8"]
+    return compose_config([*small, *overrides])
 
 
 def load(cfg):
     return load_task(cfg, TOKENIZER)
 
 
-def set_up(cfg, task=None, rewards=()):
-    return EvalSet.of(cfg, task or load(cfg), TOKENIZER, rewards)
-
-
-def change(of, **draws):
+def set_up(cfg, task=None, rewards=(), **draws):
+    of = EvalSet.of(cfg, task or load(cfg), TOKENIZER, rewards)
     return replace(of, draws=replace(of.draws, **draws))
 
 
 def sample(model, cfg, *start_model, rows_of=None, **draws):
     """Completions of the rows of the config, or of another one's."""
-    return sample_rows(change(set_up(cfg, load(rows_of or cfg)), **draws), model, *start_model)
+    return sample_rows(set_up(cfg, load(rows_of or cfg), **draws), model, *start_model)
 
 
 def draw(model, cfg, **how):
@@ -56,7 +52,7 @@ def draw(model, cfg, **how):
 @functools.cache
 def find_key(*overrides, weights="weights", **draws):
     cfg = make_config(*overrides)
-    return cache.hash_sampling(change(set_up(cfg), **draws), ModelSource("m", dtype=cfg.model.dtype), weights)
+    return cache.hash_sampling(set_up(cfg, **draws), ModelSource("m", dtype=cfg.model.dtype), weights)
 
 
 def test_a_completion_hangs_on_its_row_alone_whatever_else_is_measured():
@@ -90,13 +86,10 @@ def test_other_sampling_has_its_own_kl_beside_the_one_at_temperature_1():
     prompts = encode_prompts(TOKENIZER, task.eval)
     found = sample(model, cfg, start)
     drawn, greedy = found[: len(prompts)], found[len(prompts) :]
-    for completions, sampling in ((drawn, Sampling(12, 0.7, 0.8)), (greedy, Sampling(12))):
-        rows = [(prompts[one.row], one.ids) for one in completions]
-        slow = measure_kl(model, start, rows, 0, sampling)
-        assert [one.kl for one in completions] == pytest.approx([one.kl for one in slow])
-        if completions is drawn:
-            assert [one.kl_sampled for one in drawn] == pytest.approx([one.sampled for one in slow])
-            assert [one.kl_outside for one in drawn] == pytest.approx([one.outside for one in slow])
+    slow = measure_kl(model, start, [(prompts[one.row], one.ids) for one in drawn], 0, Sampling(12, 0.7, 0.8))
+    assert [one.kl for one in drawn] == pytest.approx([one.kl for one in slow])
+    assert [one.kl_sampled for one in drawn] == pytest.approx([one.sampled for one in slow])
+    assert [one.kl_outside for one in drawn] == pytest.approx([one.outside for one in slow])
     assert {(one.kl_sampled, one.kl_outside) for one in greedy} == {(None, None)}
     found = judge(set_up(cfg), found)
     section = summarise(found, 12)
@@ -105,18 +98,6 @@ def test_other_sampling_has_its_own_kl_beside_the_one_at_temperature_1():
     assert "kl_sampled" not in section["greedy"] and "kl_sampled" not in found[-1].model_fields_set
     baseline = sample(start, cfg)[: len(prompts)]
     assert {figure for one in baseline for figure in (one.kl, one.kl_sampled, one.kl_outside)} == {0.0}
-
-
-@pytest.mark.parametrize("reward", ["outcome", "length_efficiency", "self_consistency"])
-def test_each_completion_is_graded_once_whatever_the_reward_is_made_of(reward):
-    cfg = make_config(f"reward={reward}")
-    task, graded = load(cfg), []
-    watched = replace(task, grade=lambda text, row: graded.append(text) or task.grade(text, row))
-    rewards = build_rewards(cfg, watched)
-    graded.clear()  # of trials
-    found = judge(set_up(cfg, watched, rewards), sample(make_model(), cfg))
-    assert graded == [one.completion for one in found]
-    assert all(reward in one.rewards for one in found)
 
 
 def test_samples_say_which_of_a_rows_completions_they_are_how_they_were_decoded_and_their_weighted_reward():
@@ -131,13 +112,7 @@ def test_samples_say_which_of_a_rows_completions_they_are_how_they_were_decoded_
         *((name, 0, "greedy") for name in ids),
     ]
     assert [s["completion"] for s in samples] == TOKENIZER.batch_decode([one.ids for one in found], True)
-    assert set(samples[0]) == {
-        "id", "sample", "decoding", "prompt", "completion", "tokens", "truncated", "outcome", "extracted",
-        "rewards", "reward", "kl",
-    }  # fmt: skip
-    for line in samples:
-        assert line["reward"] == 2 * line["rewards"]["outcome"]
-        assert line["tokens"] == 12 or not line["truncated"]
+    assert all(line["reward"] == 2 * line["rewards"]["outcome"] for line in samples)
 
 
 def test_rewards_that_compare_completions_see_as_many_of_the_start_model_as_of_the_trained_one():
@@ -151,13 +126,6 @@ def test_rewards_that_compare_completions_see_as_many_of_the_start_model_as_of_t
     found = judge(experiment, [Completion(row=i // 4, sample=i % 4, ids=ids[i]) for i in range(20)])
     assert [one.reward for one in found] == [2.0] * 20
     assert [one.completion for one in found] == TOKENIZER.batch_decode(ids, True)
-
-
-def test_of_a_chat_prompt_the_sample_holds_the_messages_and_shows_the_last_and_no_grade_that_is_not_there():
-    messages = [{"role": "system", "content": "Count."}, {"role": "user", "content": "use 8 7 3 make 53 ."}]
-    sample = Completion(ids=[5, 1], **describe_prompt(messages))
-    assert sample.prompt == "use 8 7 3 make 53 ." and sample.messages == messages
-    assert not {"outcome", "extracted", "rewards", "reward"} & set(sample.model_dump(exclude_unset=True))
 
 
 CHANGES = [
@@ -178,26 +146,13 @@ def test_a_cached_entry_is_not_used_once_anything_it_depends_on_changes(monkeypa
     assert len({find_key(), *versions}) == 3
 
 
-def test_auto_is_vllm_on_a_gpu_that_has_it_but_for_4_bits(monkeypatch):
-    def choose(use_cpu, quantization=None):
-        cfg = make_config()
-        peft = replace(cfg.peft, quantization=quantization)
-        return choose_engine(replace(cfg, device=replace(cfg.device, use_cpu=use_cpu), peft=peft))
-
-    monkeypatch.setattr("rlhf_exp.models.vllm.find_spec", lambda name: None)
-    assert choose(use_cpu=False) == "transformers"
-    monkeypatch.setattr("rlhf_exp.models.vllm.find_spec", lambda name: "installed")
-    assert choose(use_cpu=False) == "vllm"
-    assert choose(use_cpu=True) == "transformers"
-    assert choose(use_cpu=False, quantization={"load_in_4bit": True}) == "transformers"
-
-
 LACKING = '{"completions": [{"row": 0, "sample": 0}]}'
 EARLIER = '{"completion_ids": [[5, 1]], "truncated": [false], "kl": [0.0]}'
 
 
-@pytest.mark.parametrize("text", ["", '{"completions": [[0,', "[]", EARLIER, LACKING],
-                         ids=["empty", "torn", "list", "earlier", "lacking"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text", ["", '{"completions": [[0,', EARLIER, LACKING], ids=["empty", "torn", "old", "lacking"]
+)
 def test_a_damaged_entry_of_the_cache_is_as_good_as_none_and_said_so(tmp_path, capsys, text):
     entry = tmp_path / "key.json"
     entry.write_text(text)
@@ -214,11 +169,3 @@ def test_a_cached_completion_has_the_id_of_the_row_that_asks_for_it(tmp_path):
     renamed = replace(task, eval=[row | {"id": f"other {row['id']}"} for row in task.eval])
     judged = judge(set_up(cfg, renamed), cache.read_entry(tmp_path / "key.json"))
     assert [one.id for one in judged] == [row["id"] for row in renamed.eval]
-
-
-def test_the_cache_holds_all_completions_and_the_greedy_ones(tmp_path):
-    cfg = make_config("eval.completions=3", "eval.greedy=true", "eval.rows=5", "eval.top_p=0.9")
-    found = sample(make_model(), cfg)
-    cache.write_entry(tmp_path / "key.json", found)
-    assert cache.read_entry(tmp_path / "key.json") == found and len(found) == 20
-    assert cache.read_entry(tmp_path / "other.json") is None

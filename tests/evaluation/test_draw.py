@@ -4,10 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.errors import ConfigError
 from rlhf_exp.evaluation.draw import sample
 from rlhf_exp.models.loading import load_tokenizer, resolve_model
 from rlhf_exp.tasks import draw_prompts, load_task
@@ -26,28 +24,16 @@ def finished(tmp_path_factory):
     return folder
 
 
-def test_the_folder_is_a_run_folder_of_train_prompts(finished):
+def test_the_folder_is_a_run_folder_with_samples_of_the_prompts_to_train_on_in_their_order(finished):
     record = json.loads((finished / "run.json").read_text())
-    facts = [record[name] for name in ("status", "algo", "task", "model")]
-    assert facts == ["finished", "sample", "countdown", "tiny"]
-    assert record["seconds"]["sample"] > 0 and record["baseline_cached"] is False
-    config = yaml.safe_load((finished / ".hydra" / "config.yaml").read_text())
-    assert config["task"]["name"] == "countdown" and config["eval"]["completions"] == 4
+    assert [record[name] for name in ("status", "algo", "baseline_cached")] == ["finished", "sample", False]
     section = json.loads((finished / "evaluation.json").read_text())["baseline"]
     assert (section["split"], section["n"], section["completions"]) == ("train", 16, 4)
-    assert set(section["pass_at_k"]) == {"1", "2", "4"} and "reward" not in section
-    counts = json.loads((finished / "data.json").read_text())["samples"]
-    assert counts["prompts"] == 16 and counts["completions"] == 64
-
-
-def test_samples_are_of_the_prompts_to_train_on_in_their_order(finished):
-    cfg = compose_config([])
-    rows = read_jsonl(finished / "samples.jsonl")
-    drawn = [row["id"] for row in draw_prompts(cfg, load_tokenizer(TINY), 16)]
-    assert [row["id"] for row in rows] == [name for name in drawn for _ in range(4)]
+    cfg, tokenizer, rows = compose_config([]), load_tokenizer(TINY), read_jsonl(finished / "samples.jsonl")
+    drawn = [row["id"] for row in draw_prompts(cfg, tokenizer, 16)]
+    assert [(row["id"], row["sample"]) for row in rows] == [(name, i) for name in drawn for i in range(4)]
     assert {(row["which"], row["decoding"]) for row in rows} == {("baseline", "sampled")}
-    assert [row["sample"] for row in rows[:5]] == [0, 1, 2, 3, 0]
-    assert {row["id"] for row in rows}.isdisjoint(row["id"] for row in load_task(cfg, load_tokenizer(TINY)).eval)
+    assert {*drawn}.isdisjoint(row["id"] for row in load_task(cfg, tokenizer).eval)
 
 
 def test_demonstrations_are_the_correct_samples_read_as_they_were_sampled_and_end_in_one_eos(finished, tmp_path):
@@ -83,25 +69,3 @@ def test_samples_are_made_once_for_the_same_settings_and_anew_for_another_seed_o
     assert draw("dpo", "algo=dpo") == "kept\n"
     (tmp_path / "dpo" / "run.json").write_text(json.dumps({**records["dpo"], "status": "stopped"}))
     assert draw("dpo", "algo=dpo") == texts["dpo"]
-
-
-def test_a_failure_is_recorded(tmp_path, monkeypatch):
-    def fail(*args, **kwargs):
-        raise RuntimeError("out of memory\nmore")
-
-    monkeypatch.setattr("rlhf_exp.evaluation.cache.sample_rows", fail)
-    with pytest.raises(RuntimeError):
-        sample(compose_config([*SMALL, "eval.cache_dir=null"]), tmp_path / "s", TINY, load_tokenizer(TINY))
-    record = json.loads((tmp_path / "s" / "run.json").read_text())
-    assert record["status"] == "failed" and record["error"] == "RuntimeError: out of memory\nmore"
-
-
-@pytest.mark.parametrize(
-    ("override", "line"),
-    [("max_tokens=100000", "max_tokens=100000: "), ("task.high=500", "task=countdown: .* vocabulary")],
-)
-def test_what_the_model_cannot_read_is_refused_before_there_is_a_folder(tmp_path, override, line):
-    cfg = compose_config(["algo=reward_model", *SMALL, override])
-    with pytest.raises(ConfigError, match=f"^{line}"):
-        sample(cfg, tmp_path / "s", TINY, load_tokenizer(TINY))
-    assert not (tmp_path / "s").exists()

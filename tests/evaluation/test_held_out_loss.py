@@ -61,14 +61,6 @@ def test_the_change_is_the_difference_of_the_two_losses():
     assert list(pairs.values()) == pytest.approx([-0.1, -0.2, 0.0])  # that of pairs starts at ln 2
 
 
-@pytest.mark.parametrize("name", ["gsm8k", "hh_rlhf"])
-def test_sft_has_demonstrations_of_the_held_out_prompts(name):
-    few = ["eval.rows=8", "task.train_rows=8", "task.source=generated"]
-    task = load_task(compose_config(["algo=sft", f"task={name}", "model=tiny_gpt2", *few]), build_byte_tokenizer())
-    assert [row["prompt"] for row in task.demonstrations] == [row["prompt"] for row in task.eval]
-    assert not {str(row) for row in task.demonstrations} & {str(row) for row in task.train}
-
-
 def test_held_out_traces_are_on_as_many_numbers_as_those_of_training_and_of_the_split_of_eval():
     cfg = compose_config(["algo=sft", "eval.rows=64", "task.train_rows=8", "task.traces.numbers=[2]"])
     task = load_task(cfg, load_tokenizer(locate_start_model(cfg)))

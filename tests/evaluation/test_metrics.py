@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from rlhf_exp.analysis.stats import DIFFERENCES, mean_interval, paired_interval, share_interval, wilson, win_rate
+from rlhf_exp.analysis.stats import DIFFERENCES, mean_interval, paired_interval, share_interval, wilson
 from rlhf_exp.evaluation.metrics import compare, distinct_n, summarise
 from rlhf_exp.runs.records import Completion
 
@@ -34,22 +34,12 @@ def draw(rng, rows, k):
 C, P, F = ("correct", "a"), ("partial", "b"), ("failed", None)
 
 
-def test_one_completion_a_row_gives_the_figures_it_always_gave():
-    samples = make([[C], [P], [P], [F]])
-    section = summarise(samples, 12)
-    assert section["n"] == 4 and section["completions"] == 1
-    assert section["accuracy"] == wilson(1, 4)
-    assert section["counts"] == {"correct": 1, "partial": 2, "failed": 1}
-    assert section["mean_tokens"] == mean_interval([3, 4, 5, 6])
-    assert section["utilisation"] == 4.5 / 12
-    assert section["truncation_rate"] == wilson(1, 4)
+def test_one_completion_a_row_is_counted_by_wilson_and_several_by_their_rows():
+    one = summarise(make([[C], [P], [P], [F]]), 12)
+    assert one["accuracy"] == one["truncation_rate"] == wilson(1, 4) and one["utilisation"] == 4.5 / 12
     rewards = [1.0, 0.1, 0.1, 0.0]
-    assert section["reward"] == {"mean": mean_interval(rewards), "std": pytest.approx(statistics.stdev(rewards))}
-    assert section["kl"] == {"mean": mean_interval([0.0] * 4), "std": 0.0}
-    assert not {"pass_at_k", "majority_at_k", "greedy", "lenient_accuracy"} & set(section)
-
-
-def test_several_completions_count_by_their_rows():
+    assert one["reward"] == {"mean": mean_interval(rewards), "std": pytest.approx(statistics.stdev(rewards))}
+    assert not {"pass_at_k", "majority_at_k", "greedy", "lenient_accuracy"} & set(one)
     section = summarise(make([[C, C, P, F], [F, F, F, F], [C, P, P, P]]), 12)
     assert (section["n"], section["completions"]) == (3, 4)
     assert section["counts"] == {"correct": 3, "partial": 4, "failed": 5}
@@ -80,7 +70,6 @@ def test_pass_at_k_is_the_mean_over_every_choice_of_k_completions():
     [
         ([C, C, P, P], True),  # equally many: the first to appear
         ([P, C, C, P], False),
-        ([P, P, C, F], False),
         ([F, F, F, C], True),  # no answer is no vote
         ([F, F, F, F], False),
         ([P, ("partial", "d"), ("partial", "e"), C], False),
@@ -89,11 +78,6 @@ def test_pass_at_k_is_the_mean_over_every_choice_of_k_completions():
 )
 def test_the_majority_is_right_or_wrong(row, correct):
     assert summarise(make([row]), 12)["majority_at_k"]["value"] == float(correct)
-
-
-def test_there_is_no_majority_of_answers_that_the_grader_does_not_name():
-    found = summarise(make([[("correct", None), F], [F, F]]), 12)
-    assert "pass_at_k" in found and "majority_at_k" not in found
 
 
 def test_more_completions_than_k_sharpen_what_is_estimated_for_k():
@@ -121,26 +105,6 @@ def test_greedy_has_a_section_of_its_own_and_no_part_in_the_sampled_figures():
         "truncation_rate": wilson(0, 2),
         "reward": {"mean": mean_interval([1.0, 1.0]), "std": 0.0},
     }
-
-
-def test_sides_may_have_different_numbers_of_completions():
-    baseline, trained = make([[F, C, F], [C, C, P]]), make([[C], [P]])
-    paired = compare(baseline, trained, 12)
-    assert paired["difference"] == pytest.approx(paired_interval([1 / 3, 2 / 3], [1, 0], DIFFERENCES))
-    assert (paired["wins"], paired["losses"], paired["ties"], paired["n"]) == (1, 1, 0, 2)  # of first completions
-
-
-def test_what_cannot_be_compared_is_absent():
-    no_reward, no_grade = make([[C], [F]], reward=None), make([[C], [F]], outcome=None)
-    neither = make([[C], [F]], outcome=None, reward=None)
-    always, rewarded = {"mean_tokens", "truncation_rate", "utilisation", "kl", "n"}, win_rate([1.0, 0.0], [1.0, 0.0])
-    assert set(compare(no_reward, no_reward, 12)) == {*always, "difference", "changes"}
-    assert set(compare(no_grade, no_grade, 12)) == {*always, "reward", *rewarded}
-    assert compare(no_grade, no_grade, 12).items() >= rewarded.items()
-    assert set(compare(neither, neither, 12)) == always
-    found = summarise(neither + make([[C], [F]], "greedy", outcome=None, reward=None), 12)
-    assert set(found) == {*always, "completions", "max_tokens", "distinct", "greedy"}
-    assert set(found["greedy"]) == {"mean_tokens", "truncation_rate"}
 
 
 def test_every_difference_stands_where_the_figure_does_and_is_of_rows():

@@ -5,7 +5,6 @@ import pytest
 from rlhf_exp.analysis.stats import wilson
 from rlhf_exp.evaluation.preferences import (
     KINDS,
-    SHOWN,
     compare_preferences,
     find_errors,
     summarise_preferences,
@@ -22,7 +21,6 @@ def make_row(margin, chosen_tokens=10, rejected_tokens=10, subset="a", rejected_
 
 def test_accuracy_counts_a_tie_as_half_right():
     section = summarise_preferences([make_row(m) for m in (2.0, 1.0, 0.0, -1.0)])
-    assert section["n"] == 4
     assert section["counts"] == {"correct": 2, "tied": 1, "wrong": 1}
     assert section["accuracy"]["value"] == 0.625
     # Wilson's formula at 2.5 of 4 by hand: z2 = 3.841459, middle (0.625 + z2/8) / (1 + z2/4) = 0.563768,
@@ -48,10 +46,7 @@ def test_loss_margin_and_reward_by_hand():
 
 
 def test_a_huge_wrong_margin_does_not_overflow():
-    section = summarise_preferences([make_row(-5000.0), make_row(5000.0)])
-    assert section["loss"]["value"] == 2500.0
-    assert section["calibration"][0].model_dump() == {"low": 0.9, "high": 1.0, "n": 2, "predicted": 1.0,
-                                                      "observed": pytest.approx(wilson(1, 2))}  # fmt: skip
+    assert summarise_preferences([make_row(-5000.0), make_row(5000.0)])["loss"]["value"] == 2500.0
 
 
 def test_calibration_compares_the_models_probability_with_how_often_it_is_right():
@@ -68,16 +63,14 @@ def test_accuracy_by_length_and_by_subset():
     rows = [make_row(1.0, 60, 10, "b"), make_row(1.0, 43, 10, "a"), make_row(-1.0, 42, 10, "a"),
             make_row(1.0, 10, 10, "a"), make_row(-1.0, 10, 43, "b")]  # fmt: skip
     section = summarise_preferences(rows)
-    assert [(b["label"], b["n"], b["accuracy"]["value"]) for b in section["by_length"]] == [
-        ("shorter by more than 32", 1, 0.0),
-        ("equal", 1, 1.0),
-        ("longer by 1 to 32", 1, 0.0),
-        ("longer by more than 32", 2, 1.0),
-    ]
-    assert [(b["label"], b["n"], b["accuracy"]["value"]) for b in section["by_subset"]] == [
-        ("a", 3, 2 / 3),
-        ("b", 2, 0.5),
-    ]
+    by_length, by_subset = (
+        {b["label"]: (b["n"], b["accuracy"]["value"]) for b in section[name]} for name in ("by_length", "by_subset")
+    )
+    assert by_length == {
+        "shorter by more than 32": (1, 0.0), "equal": (1, 1.0), "longer by 1 to 32": (1, 0.0),
+        "longer by more than 32": (2, 1.0),
+    }  # fmt: skip
+    assert by_subset == {"a": (3, 2 / 3), "b": (2, 0.5)}
     assert section["longer_wins"]["value"] == 3.5 / 5
 
 
@@ -115,20 +108,6 @@ def test_each_error_has_the_first_kind_that_fits():
     }  # fmt: skip
     assert [row.id for row in errors.shown] == ["7", "6", "9", "12", "11", "3", "2", "0"]
     assert errors.counts == dict(zip(KINDS, (2, 2, 1, 1, 1, 1), strict=True))
-
-
-def test_the_pairs_shown_are_the_worst_of_every_kind():
-    rows = [make_row(-m / 10, 10, 20 - m % 2 * 15, name=str(m)) for m in range(1, 401)]
-    errors = find_errors(rows)
-    shown = [row.kind for row in errors.shown]
-    assert len(shown) == SHOWN >= 20
-    assert sum(errors.counts.values()) == 400
-    assert {kind: shown.count(kind) for kind in errors.counts} == {
-        "confident": 8, "near_tie": 8, "refusal_preferred": 0, "length_only": 0, "longer_wins": 7, "other": 7,
-    }  # fmt: skip
-    assert [row.id for row in errors.shown[:8]] == [str(m) for m in range(400, 392, -1)]
-    margins = [row.margin for row in errors.shown]
-    assert margins == sorted(margins)
 
 
 def test_accuracy_by_what_the_texts_show_and_quantiles_of_rewards_and_margins():

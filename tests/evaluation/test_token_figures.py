@@ -10,11 +10,6 @@ from rlhf_exp.models.untrained import build_byte_tokenizer
 TOKENIZER = build_byte_tokenizer()
 
 
-def test_a_character_of_several_tokens_is_the_text_of_its_last_one():
-    ids = TOKENIZER(" é!").input_ids + [TOKENIZER.eos_token_id]
-    assert split_text(TOKENIZER, ids, " é!") == [" ", "", "é", "!", ""]
-
-
 def test_the_texts_of_any_tokens_are_together_the_completion():
     generator = torch.Generator().manual_seed(0)
     for _ in range(200):

@@ -34,15 +34,6 @@ def test_what_is_no_arithmetic_or_has_no_rational_value_has_none(text):
     assert evaluate(text) is None
 
 
-@pytest.mark.parametrize(
-    "pair", [*("()", "{}"), (r"\frac{", "}{2}"), (r"\sqrt{", "}"), ("({", "})"), (r"\left(", r"\right)")]
-)
-def test_no_depth_of_brackets_costs_more_than_its_length(pair):
-    """Every text of up to 50 characters ends; math-verify takes 126 s for 20 braces."""
-    for depth in range(1, 26):
-        evaluate(pair[0] * depth + "1+1" + pair[1] * depth)
-
-
 def build_expression(rng, depth):
     """A random expression that math-verify reads exactly: without a decimal, and without `3(4)`, which it adds."""
     if depth == 0 or rng.random() < 0.2:

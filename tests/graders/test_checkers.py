@@ -26,40 +26,24 @@ def keys(tmp_path):
 @pytest.mark.parametrize(
     ("checker", "answer", "completion", "outcome"),
     [("exact", "Paris", " Paris \n", "correct"), ("exact", "Paris", "It is Paris", "failed"),
-     ("exact", 4, "4", "correct"), ("exact", 4.0, "4", "correct"), ("exact", 4.0, "4.0", "correct"),
-     ("exact", 4.5, "4", "failed"), ("exact", "4.0", "4", "failed"),
-     ("exact", 2e-05, "0.00002", "correct"), ("exact", 2e-05, "2e-05", "correct"), ("exact", 2e-05, "0.00003",
-     "failed"),
-     ("exact", 4, "4.00", "correct"), ("exact", 4, "4.", "failed"), ("exact", "2e-05", "0.00002", "failed"),
-     ("exact", Decimal("2E-7"), "0.0000002", "correct"), ("exact", 2e16, "20000000000000000", "correct"),
-     ("exact", 4, "1e999999999", "failed"), ("exact", 0.1, "0.1", "correct"), ("exact", 2**60 + 1, str(2**60),
-     "failed"),
-     ("numeric", 2e-05, "so 0.00002", "correct"), ("numeric", 2e16, "20000000000000000", "correct"),
+     ("exact", 4.0, "4", "correct"), ("exact", 4, "4.00", "correct"), ("exact", 4.5, "4", "failed"),
+     ("exact", "4.0", "4", "failed"), ("exact", 2e-05, "0.00002", "correct"), ("exact", 2e-05, "0.00003", "failed"),
+     ("exact", "2e-05", "0.00002", "failed"), ("exact", Decimal("2E-7"), "0.0000002", "correct"),
+     ("exact", 2e16, "20000000000000000", "correct"), ("exact", 4, "1e999999999", "failed"),
+     ("exact", 0.1, "0.1", "correct"), ("exact", 2**60 + 1, str(2**60), "failed"),
+     ("numeric", 72, "48 + 24 = 72 clips", "correct"), ("numeric", "1,000", "The answer is 1000.", "correct"),
+     ("numeric", "72", "71", "partial"), ("numeric", "72", "none", "failed"),
      ("numeric", "2e-05", "#### 0.00002", "correct"), ("numeric", "6", "The answer is 1.5e6", "partial"),
-     ("numeric", "1500000", "The answer is 1.5e6", "correct"), ("math", 2e-05, "2e-05", "correct"),
-     ("math", "2e-05", "0.00002", "correct"), ("math", 1500000, "It is 1.5e6", "correct"),
-     ("math", "1.5", "It is 1.5e6", "partial"), ("math", 1500000, "1.5 x 10^6", "correct"),
-     ("math", "1000000", "1.5 x 10^6", "partial"), ("math", "200/3", r"$2 / 3 \times 10^2$", "correct"),
-     ("math", "2e - 5", "$2e-05$", "partial"), ("math", "18", "Answer: \\$18", "correct"),
-     ("math", "18.5", r"The answer is \$18.50 per day", "correct"), ("math", r"\$18", "18", "correct"),
+     ("math", 2e-05, "2e-05", "correct"), ("math", "1.5", "It is 1.5e6", "partial"),
+     ("math", 1500000, "1.5 x 10^6", "correct"), ("math", "200/3", r"$2 / 3 \times 10^2$", "correct"),
+     ("math", "2e - 5", "$2e-05$", "partial"), ("math", "18.5", r"The answer is \$18.50 per day", "correct"),
      ("math", "38", r"It costs \$18 and \$20, so in all \$38", "correct"), ("math", "3", r"so $x=3\\$", "correct"),
-     ("math", "1", "1e999999", "failed"),
-     ("numeric", "72", "48 + 24 = 72 clips", "correct"), ("numeric", 72, "#### 72", "correct"),
-     ("numeric", "1,000", "The answer is 1000.", "correct"), ("numeric", "72", "71", "partial"),
-     ("numeric", "72", "none", "failed"),
-     ("math", r"\frac{1}{2}", r"So it is $\boxed{0.5}$.", "correct"),
+     ("math", "1", "1e999999", "failed"), ("math", r"\frac{1}{2}", r"So it is $\boxed{0.5}$.", "correct"),
      ("math", "3", r"So it is $\boxed{4}$.", "partial"), ("math", "3", "no idea", "failed"),
-     ("choice", "B", "The answer is (B).", "correct"), ("choice", "B", r"\boxed{B}", "correct"),
      ("choice", "(B)", "B", "correct"), ("choice", 1, "B) because A is wrong", "correct"),
      ("choice", "B", "I think A dog\nAnswer: C", "partial"), ("choice", "A", "A dog is an animal", "failed"),
-     ("choice", "B", "The correct option is B.", "correct"),
-     ("choice", "B", "The answer should be option B", "correct"), ("choice", "B", r"\boxed{\textbf{B}}", "correct"),
-     ("choice", "B", r"\boxed{B. Paris}", "correct"), ("choice", "B", "A) one\nB) two\nC) three", "failed"),
-     ("choice", "A", "Answer: A, B, C, D", "failed"), ("choice", "I", "The answer is I think B", "failed"),
-     ("choice", "B", "the answer is not here", "failed"),
      ("regex", "cat", "A: dog A: cat", "correct"), ("regex", "cat", "A: cat A: dog", "partial"),
-     ("regex", "cat", "cat", "failed"), ("regex", 4, "A: 4", "correct"), ("regex", 4.0, "A: 4", "correct"),
-     ("regex", 4, "A: 04", "correct")],
+     ("regex", "cat", "cat", "failed"), ("regex", 4.0, "A: 4", "correct"), ("regex", 4, "A: 04", "correct")],
 )  # fmt: skip
 def test_ready_checkers(keys, checker, answer, completion, outcome):
     grade = build_checker(keys(checker))(completion, {"gold": answer})
@@ -69,11 +53,9 @@ def test_ready_checkers(keys, checker, answer, completion, outcome):
 
 @pytest.mark.parametrize(
     ("checker", "answer", "fits"),
-    [("numeric", "four", False), ("numeric", "4", True), ("choice", "AB", False), ("choice", 25, True),
-     ("choice", 26, False), ("choice", "(a)", True), ("choice", "b.", True), ("choice", "Answer: C", True),
-     ("choice", 1.0, True), ("choice", "A, C", False), ("choice", "A dog", False), ("numeric", 2e-05, True),
-     ("numeric", "2e-05", True),
-     ("exact", "anything", True), ("math", r"\frac{1}{2}", True), ("math", "((1", False),
+    [("numeric", "four", False), ("numeric", "4", True), ("numeric", 2e-05, True), ("choice", 25, True),
+     ("choice", 26, False), ("choice", "AB", False), ("choice", "b.", True), ("choice", "Answer: C", True),
+     ("choice", "A, C", False), ("math", r"\frac{1}{2}", True), ("math", "((1", False),
      *((checker, answer, False) for checker in ("exact", "math", "numeric", "choice", "regex")
        for answer in (["3", "4"], {"a": 1}, True, b"4"))],
 )  # fmt: skip
@@ -104,19 +86,6 @@ def test_the_users_checker_returns_a_bool_a_number_or_a_grade(own):
     assert [(grade.outcome, grade.score) for grade in found] == [
         ("correct", 1.0), ("partial", 0.5), ("failed", 0.0), ("partial", 0.3)
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("source", "problem"),
-    [("def grade(completion): return 1", "raised TypeError: grade() takes 1 positional argument"),
-     ("async def grade(completion, row): return 1", "returned <coroutine object grade")],
-)  # fmt: skip
-@pytest.mark.filterwarnings("ignore:coroutine")
-def test_another_signature_is_refused(keys, tmp_path, source, problem):
-    (tmp_path / "check.py").write_text(source)
-    with pytest.raises(ConfigError) as refused:
-        build_checker(keys(f"{tmp_path / 'check.py'}:grade"))("4", ROW)
-    assert problem in str(refused.value)
 
 
 @pytest.mark.parametrize(

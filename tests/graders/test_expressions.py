@@ -36,12 +36,6 @@ def test_a_formula_300_characters_before_the_end_does_not_hide_the_answer(formul
             assert grade(text, "4").outcome == "correct", text
 
 
-def test_a_formula_300_characters_before_the_end_is_the_answer_if_none_follows():
-    for back in range(280, 299):
-        text = r"It is $\frac{1}{2}$." + " so"[: back % 3] + " so" * (back // 3)
-        assert grade(text, "0.5").outcome == "correct", back
-
-
 HOSTILE = {
     "brackets": "(" * 200 + "4" + ")" * 200,
     "brackets that stay open": "{" * 5000,

@@ -56,14 +56,6 @@ def test_a_checker_that_never_returns_is_named_with_its_row_and_ended(kind, impa
     assert (signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)) == (before, (0.0, 0.0))
 
 
-def test_without_a_limit_the_line_names_the_key_and_the_call_goes_on(impatient, capfd):
-    check = guard(lambda completion, row: time.sleep(0.5) is None, "task.checker=mine.py:check", "mine.py")
-    assert check("4", ROW).outcome == "correct"
-    [line] = capfd.readouterr().err.splitlines()
-    assert line.startswith("rlhf_exp: task.checker=mine.py:check, on row 7 with completion '4', has not returned for ")
-    assert line.endswith(" s; reward.timeout_s=60 would end such a call")
-
-
 IN_C = """
 import itertools
 from rlhf_exp.graders import user_code

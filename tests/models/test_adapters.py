@@ -98,10 +98,9 @@ def test_a_4_bit_base_is_loaded_quantised_and_merged_unquantised(architecture, t
 def test_an_adapter_whose_base_is_another_or_gone_is_refused_in_one_line(tmp_path):
     make_run(tmp_path / "a", "gpt2", "peft=lora")
     adapter = tmp_path / "a" / "model"
-    for name, other in (("architecture", ["qwen2"]), ("layers", ["gpt2", "model.init.num_hidden_layers=1"])):
-        base = resolve_model(compose(*other), tmp_path / name).path
-        line = refusal(resolve_model, of_folder(adapter, f"model.base={base}"), tmp_path / "run")
-        assert line.startswith(f"model.path={adapter}: cannot be loaded onto its base {base} (")
+    base = resolve_model(compose("qwen2"), tmp_path / "other").path
+    line = refusal(resolve_model, of_folder(adapter, f"model.base={base}"), tmp_path / "run")
+    assert line.startswith(f"model.path={adapter}: cannot be loaded onto its base {base} (")
     file = adapter / "adapter_config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"base_model_name_or_path": "/gone/x"}))
     line = refusal(resolve_model, of_folder(adapter), tmp_path / "run")

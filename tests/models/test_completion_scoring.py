@@ -16,7 +16,7 @@ from rlhf_exp.models.row_random import pick_tokens
 from rlhf_exp.models.scoring import completion_logps
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.untrained import build_byte_tokenizer
-from tests.building import QUIET, build, build_random, reward_length
+from tests.building import build_random
 
 TOKENS = 8
 PROMPTS = [
@@ -107,31 +107,3 @@ def test_a_token_is_scored_as_it_was_sampled(loaded, method):
         scored = score(model, tokenizer, rows)
         assert scored.shape == drawn.shape
         assert (scored - drawn).abs().max() < TOLERANCE[dtype], score
-
-
-@pytest.mark.parametrize("method", ["compact", "trl"])
-def test_a_step_of_grpo_scores_what_it_sampled(method, tmp_path, monkeypatch):
-    """Through the whole of a run's trainer, in training mode."""
-    trainer = build(
-        tmp_path, *QUIET, "model=tiny_gpt2", f"generation={method}", "reward=outcome", "max_tokens=4",
-        "seed=1",  # with which all completions run to the end
-        "algo.args.max_steps=1", "algo.args.per_device_train_batch_size=8", "algo.args.gradient_accumulation_steps=1",
-        "algo.args.num_generations=2", "algo.args.beta=0", "++algo.args.disable_dropout=true",
-        rows=[{"prompt": prompt} for prompt in PROMPTS],
-        reward=reward_length,
-    )  # fmt: skip
-    scored, score = {}, trainer._get_per_token_logps_and_entropies
-
-    def record_score(model, input_ids, attention_mask, logits_to_keep, *args, **kwargs):
-        found = score(model, input_ids, attention_mask, logits_to_keep, *args, **kwargs)
-        for row, logps in zip(input_ids[:, -logits_to_keep:].tolist(), found[0], strict=True):
-            scored[tuple(row)] = logps.detach()
-        return found
-
-    drawn = record_draws(monkeypatch)
-    monkeypatch.setattr(trainer, "_get_per_token_logps_and_entropies", record_score)
-    trainer.train()
-    tokens, logps = (torch.stack(parts, 1) for parts in zip(*drawn, strict=True))
-    assert tokens.shape == (8, 4) and len(scored) == 8
-    for row, expected in zip(tokens.tolist(), logps, strict=True):
-        assert torch.allclose(scored[tuple(row)], expected, atol=TOLERANCE["float32"])

@@ -5,10 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.rules import machine
 from rlhf_exp.errors import NonFiniteLoss
-from rlhf_exp.models.generation import Reweight, Sampling, choose_method, sample_completions
+from rlhf_exp.models.generation import Reweight, Sampling, sample_completions
 from rlhf_exp.models.untrained import build_byte_tokenizer
 from tests.building import build_random
 
@@ -88,32 +86,18 @@ def test_probabilities_are_multiplied_and_sum_to_one_until_a_token_of_the_row():
 
 @pytest.mark.parametrize("temperature", [1.0, 0.0])
 @pytest.mark.parametrize("method", METHODS)
-def test_a_forbidden_token_is_never_sampled(model, method, temperature):
-    free = sample(model, PROMPTS, Sampling(8, temperature), method)
-    token = free[0][0]
-    forbidden = Reweight(((token, 0.0),))
-    held = sample(model, PROMPTS, Sampling(8, temperature, processors=(forbidden,)), method)
-    assert not any(token in ids for ids in held)
+def test_a_processor_sees_the_prompt_and_all_tokens_so_far_and_may_forbid_one(model, method, temperature):
+    model, seen = model.double(), set()
+    plain = sample(model, PROMPTS, Sampling(8, temperature), method)
 
+    def watch(ids, logits):
+        seen.update(map(tuple, ids.tolist()))
+        return logits
 
-def test_both_methods_show_a_processor_the_prompt_and_all_tokens_so_far(model):
-    model, plain = model.double(), sample(model.double(), PROMPTS, Sampling(8))
-    for method in METHODS:
-        seen = set()
-
-        def watch(ids, logits, seen=seen):
-            seen.update(map(tuple, ids.tolist()))
-            return logits
-
-        assert sample(model, PROMPTS, Sampling(8, processors=(watch,)), method) == plain
-        for prompt, completion in zip(PROMPTS, plain, strict=True):
-            padded = [PAD] * (5 - len(prompt)) + prompt
-            assert {tuple(padded + completion[:i]) for i in range(len(completion))} <= seen
-
-
-def test_auto_is_compact_on_a_cpu_and_trl_elsewhere(monkeypatch):
-    monkeypatch.setattr(machine, "_check_vllm", lambda cfg: [])
-    monkeypatch.setattr(machine, "find_spec", lambda name: name)
-    own = ("generation=trl", "+algo.args.use_vllm=true", "generation=vllm_server")
-    for override, method in {"": "compact", **dict.fromkeys(own, "trl")}.items():
-        assert choose_method(compose_config(["device=cpu", *override.split()])) == method
+    assert sample(model, PROMPTS, Sampling(8, temperature, processors=(watch,)), method) == plain
+    for prompt, completion in zip(PROMPTS, plain, strict=True):
+        padded = [PAD] * (5 - len(prompt)) + prompt
+        assert {tuple(padded + completion[:i]) for i in range(len(completion))} <= seen
+    token = plain[0][0]
+    forbidden = Sampling(8, temperature, processors=(Reweight(((token, 0.0),)),))
+    assert not any(token in ids for ids in sample(model, PROMPTS, forbidden, method))

@@ -5,7 +5,6 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
-from rlhf_exp.models.generation import CACHE
 from rlhf_exp.models.patches import patch_position_ids
 from rlhf_exp.models.untrained import build_byte_tokenizer
 from tests.building import build_random
@@ -37,38 +36,6 @@ def test_left_padding_changes_gpt2_without_the_patch_and_not_with_it(kind):
     assert padding_error(model) > 0.1
     patch_position_ids(model)
     assert padding_error(model) < 1e-4
-
-
-@pytest.mark.parametrize("architecture", ["qwen2", "qwen3"])
-def test_a_rotary_model_needs_no_patch_and_gets_none(architecture):
-    model = build_random(architecture, TOKENIZER)
-    assert padding_error(model) < 1e-4
-    patch_position_ids(model)
-    assert not any(module._forward_pre_hooks for module in model.modules())
-
-
-def test_positions_that_the_caller_passes_are_kept_and_without_a_mask_none_are_filled_in():
-    model = build_random("gpt2", TOKENIZER)
-    ids, mask = pad_left()
-    positions = torch.arange(ids.shape[1]).repeat(len(ids), 1)
-    with torch.no_grad():
-        wanted = model(input_ids=ids, attention_mask=mask, position_ids=positions).logits
-        unmasked = model(input_ids=ids).logits
-        patch_position_ids(model)
-        assert torch.equal(model(input_ids=ids, attention_mask=mask, position_ids=positions).logits, wanted)
-        assert torch.equal(model(input_ids=ids).logits, unmasked)
-
-
-@torch.no_grad()
-def test_with_a_cache_only_the_new_columns_get_positions():
-    model = build_random("gpt2", TOKENIZER)
-    patch_position_ids(model)
-    ids, mask = pad_left()
-    whole = model(input_ids=ids, attention_mask=mask).logits[:, -3:]
-    cache = model(input_ids=ids[:, :-3], attention_mask=mask[:, :-3], use_cache=True)[CACHE]
-    step = model(input_ids=ids[:, -3:], attention_mask=mask, use_cache=True, **{CACHE: cache}).logits
-    assert torch.allclose(step[1:], whole[1:], atol=1e-4)  # row 0 is padding there but for its last token
-    assert torch.allclose(step[0, -1], whole[0, -1], atol=1e-4)
 
 
 @pytest.mark.parametrize("wrapped_first", [True, False])

@@ -29,18 +29,12 @@ def test_any_architecture_takes_the_same_shape_and_reads_any_text(architecture, 
     assert model(input_ids=torch.tensor([[2, 3, 257]])).logits.isfinite().all()
 
 
-NO_KEY = "gpt2 has no such key"
-
-
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
         ({"architecture": "qwen2", "tokenizer": "words"}, "model.init.tokenizer=words: not with architecture=qwen2"),
-        ({"hiden_size": 3}, f"model.init.hiden_size=3: {NO_KEY}; did you mean hidden_size?; must be one of arch"),
-        ({"num_key_value_heads": 3}, f"model.init.num_key_value_heads=3: {NO_KEY}; must be one of arch"),
-        ({"vocab_size": 3}, f"model.init.vocab_size=3: {NO_KEY}; must be one of arch"),
+        ({"hiden_size": 3}, "model.init.hiden_size=3: gpt2 has no such key; did you mean hidden_size?; must be one of"),
         ({"num_attention_heads": 5}, "model.init: not a shape of gpt2 ("),
-        ({"hidden_size": 64.5}, "model.init: not a shape of gpt2 ("),
         ({"architecture": "qwen2", "num_key_value_heads": 3}, "model.init: not a shape of qwen2 ("),
     ],
 )

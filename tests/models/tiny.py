@@ -1,11 +1,10 @@
 """Untrained models of each architecture as configs name them, what they say of IDS, and how they are refused."""
 
-import pytest
 import torch
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.errors import ConfigError
 from tests.building import QUIET, build
+from tests.tasks.building import refuse as refusal  # noqa: F401
 
 ARCHITECTURES = ("gpt2", "qwen2", "qwen3")
 CONTEXT = 64
@@ -33,12 +32,3 @@ def of_folder(folder, *overrides):
 @torch.no_grad()
 def logits(model):
     return model(input_ids=IDS).logits.float()
-
-
-def refusal(attempt, *arguments):
-    """The one line of the ConfigError that a call ends with."""
-    with pytest.raises(ConfigError) as error:
-        attempt(*arguments)
-    (line,) = error.value.problems
-    assert "\n" not in line and len(line) < 600
-    return line

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.errors import ConfigError, FailedCheck
 from rlhf_exp.forms import UNPAIR
 from rlhf_exp.preflight import FILE, first_steps
-from rlhf_exp.preflight.first_steps import FirstSteps, sum_tensors
+from rlhf_exp.preflight.first_steps import FirstSteps
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.trainers import build_trainer
 from tests.building import QUIET, ROLLOUTS_OF_8, UNTRAINED, build_experiment, reward_length_of_7
@@ -77,39 +76,30 @@ def test_all_checks_pass_on_every_algorithm(tmp_path, algo, overrides):
 
 
 @pytest.mark.parametrize(
-    ("algo", "length", "alike", "figures"),
+    ("algo", "length", "alike", "found"),
     [
-        ("dpo", 12, 32, {"held": 32, "left_out": 0, "idle": 32}),
-        ("dpo", 12, 8, {"held": 32, "left_out": 0, "idle": 8}),
-        ("kto", 12, 32, {"held": 64, "left_out": 0, "idle": 64}),
+        ("dpo", 12, 32, "preflight, rows_teach: the trainer holds "),
         ("kto", 12, 8, {"held": 64, "left_out": 0, "idle": 16}),
         ("reward_model", "null", 8, {"held": 32, "left_out": 0, "idle": 8}),
         ("reward_model", 12, 8, {"held": 24, "left_out": 8, "idle": 0}),
-        ("reward_model", 7, 8, None),
-        ("sft", 7, 0, None),
+        ("sft", 7, 0, "algo.args.max_length=7: leaves the trainer none of the "),
         ("sft", 8, 4, {"held": 28, "left_out": 4, "idle": 0}),
     ],
 )
-def test_rows_that_the_trainer_leaves_out_or_that_teach_nothing_are_counted(
-    tmp_path, monkeypatch, algo, length, alike, figures
-):
+def test_rows_that_are_left_out_or_that_teach_nothing_are_counted(tmp_path, monkeypatch, algo, length, alike, found):
     """Of 32 pairs `alike` are the same as far as the length goes, or in full, and longer than the others. Of sft so
     many prompts fill the length."""
     same = {"chosen": " 8 * 7 = 56 ; 7", "rejected": " 8 * 7 = 56 ; 3" if length != "null" else " 8 * 7 = 56 ; 7"}
     pairs = [row | (same if i < alike else {"chosen": " 8", "rejected": " 3"}) for i, row in enumerate(PAIRS)]
-    rows = {"kto": UNPAIR.spread(pairs), "sft": [
-        row | {"prompt": row["prompt"] + " make" * (i < alike), "completion": " 8"} for i, row in enumerate(PROMPTS)
-    ]}.get(algo, pairs)  # fmt: skip
-    monkeypatch.setitem(ROWS, algo, rows)
-    if figures is None:
-        with pytest.raises(ConfigError, match=f"^algo.args.max_length={length}: leaves the trainer none of the "):
-            watch(tmp_path, algo, f"algo.args.max_length={length}")
-    elif figures["idle"] == figures["held"]:
-        with pytest.raises(ConfigError, match="^preflight, rows_teach: the trainer holds "):
+    longer = [row | {"prompt": row["prompt"] + " make" * (i < alike)} for i, row in enumerate(PROMPTS)]
+    full = [row | {"completion": " 8"} for row in longer]
+    monkeypatch.setitem(ROWS, algo, {"kto": UNPAIR.spread(pairs), "sft": full}.get(algo, pairs))
+    if isinstance(found, str):
+        with pytest.raises(ConfigError, match=f"^{found}"):
             watch(tmp_path, algo, f"algo.args.max_length={length}")
     else:
         check = watch(tmp_path, algo, f"algo.args.max_length={length}")[0]["rows_teach"]
-        assert check["status"] == "warned" and check["figures"] == figures
+        assert check["status"] == "warned" and check["figures"] == found
         assert check["remedy"] == ("algo.args.max_length=null" if length != "null" else None)
 
 
@@ -147,9 +137,3 @@ def test_a_trainer_that_breaks_one_thing_ends_the_run_by_that_check(tmp_path, al
     assert [name for name, check in checks.items() if check["status"] == "failed"] == [broken]
     assert error.startswith(f"preflight, {broken}: ") and said in error
     assert error.endswith("; preflight=off skips the checks")
-
-
-def test_weights_of_four_bits_are_summed_too():
-    model = torch.nn.Module()
-    model.packed = torch.nn.Parameter(torch.tensor([200, 100], dtype=torch.uint8), requires_grad=False)
-    assert sum_tensors(SimpleNamespace(model=model, args=None)) == {"packed": [300.0]}

@@ -92,21 +92,33 @@ def sick(found, *status):
     return {name for name, one in found.items() if one.status in (status or ("failed", "warned"))}
 
 
+def first(row, place):
+    return place == 0
+
+
+def never(row, place):
+    return False
+
+
 def some(row, place):
     return row < 0.6 * ROWS
 
 
-CASES = {
-    "healthy": ("right", lambda row, place: place == 0, None, set()),
-    "a constant is right": (
-        "constant", lambda row, place: place == 0, None, {"adversarial_floor", "gameability_gap"},
-    ),
-    "never right": (
-        "right", lambda row, place: False, None, {"reward_reachability", "variance", "training_signal"},
-    ),
+ALL_ALIKE = {"reward_reachability", "variance", "training_signal"}
+CASES = {  # (checker, which completions are right, their rewards if others than the grades, what is sick)
+    "healthy": ("right", first, None, set()),
+    "a constant is right": ("constant", first, None, {"adversarial_floor", "gameability_gap"}),
+    "never right": ("right", never, None, ALL_ALIKE),
     "rarely right": ("right", lambda row, place: row % 20 == 0 and place == 0, None, {"training_signal"}),
+    "always right": ("right", lambda row, place: True, None, ALL_ALIKE | {"headroom"}),
     "equal rewards of each prompt": ("right", lambda row, place: some(row, place) and place < 3, some, {"variance"}),
-}  # fmt: skip
+    "rewards of wrong answers": ("right", first, lambda row, place: place == 1, {"reward_follows_outcome"}),
+}
+EVIDENCE = {
+    "a constant is right": ("adversarial_floor", "'always 1', is right on 100.0%"),
+    "never right": ("training_signal", "then model.path=RUN/model), easier rows"),
+    "always right": ("headroom", f"the start model is right on all of {ROWS} rows"),
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -118,18 +130,21 @@ def test_what_is_sick_is_a_warning_and_nothing_else_is(experiment, case):
         done = [one.model_copy(update={"reward": float(reward(one.row, one.sample))}) for one in done]
     found = check(mine, done)
     assert sick(found) == expected and not sick(found, "failed")
-    signal, headroom = found["training_signal"], found["headroom"].figures["headroom"]["value"]
+    name, said = EVIDENCE.get(case, ("oracle_max", ""))
+    assert said in found[name].evidence
+    assert found["variance"].figures["std"]["low"] >= 0
+    signal = found["training_signal"]
     if case == "healthy":
-        assert found["oracle_max"].figures["full_marks"]["value"] == 1 and headroom == 0.75
-    elif case == "a constant is right":
-        assert "'always 1', is right on 100.0%" in found["adversarial_floor"].evidence
+        assert found["oracle_max"].figures["full_marks"]["value"] == 1
+        assert found["headroom"].figures["headroom"]["value"] == 0.75
     elif case == "never right":
         other = found["reward_reachability"].figures["other"]
         assert other["value"] == 0 < other["high"]
         assert signal.figures["share"]["value"] < 1e-6 and signal.remedy[0] == "algo=sft"
-        assert signal.evidence.endswith("then model.path=RUN/model), easier rows")
     elif case == "rarely right":
         assert 0.01 < signal.figures["share"]["value"] < 0.3 and signal.remedy == ["algo.args.num_generations=32"]
+    elif case == "rewards of wrong answers":
+        assert found["reward_follows_outcome"].figures["correlation"]["value"] == pytest.approx(-1 / 3)
 
 
 @pytest.mark.parametrize(
@@ -149,27 +164,6 @@ def test_right_answers_that_encoding_and_decoding_change_fail(experiment):
     mine.tokenizer.add_special_tokens({"additional_special_tokens": ["7"]})  # decoding leaves it out
     found = check(mine, complete(experiment()))["oracle_max"]
     assert found.status == "failed" and "tokenizer encodes and decodes them" in found.evidence
-    assert ", not '73'" in check(experiment("wrong_gold"))["oracle_max"].evidence
-
-
-def test_a_flat_reward_of_the_users_is_told_that_completions_are_messages(experiment):
-    code = "def flat(completions, **columns):\n    return [float(len(text)) for text in completions]\n"
-    experiment.file.write_text(FILE + code)
-    keys = [f"+reward.functions.flat={experiment.file}:flat", "+reward.weights.flat=1"]
-    mine = experiment("right", "reward=none", *keys)
-    chat = [{**row, "prompt": [{"role": "user", "content": row["prompt"]}]} for row in mine.task.eval]
-    told = "completions are lists of messages"
-    same = [one.model_copy(update={"reward": 1.0}) for one in complete(mine)]
-    found = check(replace(mine, task=replace(mine.task, eval=chat)), same)["reward_reachability"]
-    assert found.status == "failed" and told in found.evidence
-    assert told not in check(mine, same)["reward_reachability"].evidence
-
-
-def test_a_text_with_another_grade_and_another_reward_is_one_text(experiment):
-    found = check(experiment("forgetful"), complete(experiment()))["verifier_determinism"]
-    texts = int(found.evidence.split(" texts")[0].split()[-1])
-    assert 0 < found.figures["changed"] <= texts == found.figures["n"]
-    assert 0 < found.figures["share"]["low"] < found.figures["share"]["value"] and "%" in found.evidence
 
 
 def test_a_reward_that_a_text_without_work_earns_is_a_gap(experiment):
@@ -181,38 +175,16 @@ def test_a_reward_that_a_text_without_work_earns_is_a_gap(experiment):
 def test_a_lucky_text_that_earns_far_less_than_right_answers_is_no_gap(experiment):
     """ "1" is right on a third of the rows, and the start model knows none."""
     mine = experiment("lucky")
-    found = check(mine, complete(mine, right=lambda row, place: False))["gameability_gap"]
+    found = check(mine, complete(mine, never))["gameability_gap"]
     assert found.status == "passed" and found.figures["gap"]["low"] > 0, found
-    assert "; right answers earn " in found.evidence
-
-
-@pytest.mark.parametrize(("others", "status"), [([], "passed"), (["free"], "warned")])
-def test_without_right_answers_a_gap_is_what_the_reward_says(experiment, others, status):
-    own = [f"+reward.functions.{name}={experiment.file}:{name}" for name in others]
-    own += [f"+reward.weights.{name}=1" for name in others]
-    mine = load("task=brevity", "task@task.of=countdown", "eval.rows=12", *own)
-    done = [Completion(row=i, ids=[1], completion="7 8 9", reward=-1.0) for i in range(12)]
-    found = check(mine, done)["gameability_gap"]
-    assert found.status == status and found.evidence.endswith(": this is what the reward says, and training goes there")
-
-
-def test_a_reward_that_does_not_follow_right_answers_is_a_warning(experiment):
-    mixed = [one.model_copy(update={"reward": float(one.sample == 1)}) for one in complete(experiment())]
-    found = check(experiment(), mixed)["reward_follows_outcome"]
-    assert found.status == "warned" and found.figures["correlation"]["value"] == pytest.approx(-1 / 3)
 
 
 def test_rewards_that_differ_nowhere_fail_and_those_of_the_start_model_alone_warn(experiment):
-    flat = experiment(
-        "right", "reward=none", f"+reward.functions.flat={experiment.file}:flat", "+reward.weights.flat=1"
-    )
+    keys = ["reward=none", f"+reward.functions.flat={experiment.file}:flat", "+reward.weights.flat=1"]
+    flat, constant = experiment("right", *keys), experiment("right", "reward=constant", "+reward.weights.outcome=0")
     same = [one.model_copy(update={"reward": 0.5}) for one in complete(flat)]
     assert sick(check(flat, same), "failed") == {"reward_reachability"}
-    constant = experiment("right", "reward=constant", "+reward.weights.outcome=0")
-    assert (
-        check(constant, [one.model_copy(update={"reward": 1.0}) for one in same])["reward_reachability"].status
-        == "warned"
-    )
+    assert check(constant, same)["reward_reachability"].status == "warned"
 
 
 @pytest.mark.parametrize(
@@ -223,39 +195,25 @@ def test_rewards_that_differ_nowhere_fail_and_those_of_the_start_model_alone_war
     ],
 )
 def test_a_start_model_that_is_never_right_is_told_all_that_helps(overrides, ways):
-    overrides = [*overrides, "eval.rows=200"]
-    mine = load(*overrides)
-    found = check(mine, complete(mine, right=lambda row, place: False, wrong=""))
+    mine = load(*overrides, "eval.rows=40", "task.train_rows=8")
+    found = check(mine, complete(mine, never, wrong=""))
     for name in ("training_signal", "reward_reachability"):
         assert found[name].remedy == ways and all(f"{way} (" in found[name].evidence for way in ways)
     for way in ways:
-        load(*overrides, way)
-
-
-def test_no_figure_of_a_spread_is_below_0(experiment):
-    mine = experiment()
-    found = check(mine, complete(mine, right=lambda row, place: row == 0 and place == 0))["variance"]
-    assert found.figures["std"]["low"] == 0 < found.figures["std"]["value"]
-
-
-def test_a_start_model_that_is_always_right_leaves_nothing_to_gain(experiment):
-    mine = experiment()
-    found = check(mine, complete(mine, right=lambda row, place: True))
-    assert {"headroom", "training_signal"} <= sick(found)
-    few = replace(mine, task=replace(mine.task, eval=mine.task.eval[:3]))  # whose interval says little
-    found = check(few, complete(few, right=lambda row, place: True, k=1))
-    assert {"headroom", "training_signal"} <= sick(found)
-    assert found["headroom"].evidence.startswith("the start model is right on all of 3 rows")
-    assert found["training_signal"].evidence.startswith("the start model is right on all 3 completions, so that ")
+        compose_config([*overrides, way])
 
 
 def test_without_a_grader_or_a_measurement_checks_say_why_they_are_skipped():
-    found = check(load("task=brevity", "task@task.of=countdown", "eval.rows=12"), [])
+    mine = load("task=brevity", "task@task.of=countdown", "eval.rows=12")
+    found = check(mine, [])
     assert sick(found, "passed") == {"verifier_determinism", "reward_reachability"}
     assert found["oracle_max"].evidence == "the task has no grader"
     assert found["gameability_gap"].evidence == "the start model was not measured"
+    done = [Completion(row=i, ids=[1], completion="7 8 9", reward=-1.0) for i in range(12)]
+    found = check(mine, done)["gameability_gap"]
+    assert found.evidence.endswith(": this is what the reward says, and training goes there")
 
 
 def test_countdown_knows_right_answers_though_its_demonstrations_may_give_up():
-    found = check(load("task=countdown", "eval.rows=40"), [])["oracle_max"]
+    found = check(load("task=countdown", "eval.rows=40", "task.train_rows=8"), [])["oracle_max"]
     assert found.status == "passed" and found.figures["full_marks"]["low"] > 0.85

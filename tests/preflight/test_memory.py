@@ -2,7 +2,7 @@
 
 import copy
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -29,16 +29,6 @@ def test_what_does_not_fit_is_refused_with_what_needs_less(tmp_path, monkeypatch
         assert check.status == status
     assert "of the memory of a test" in check.evidence
     assert describe_check(check, asdict(experiment.cfg))["remedy"] == check.remedy[0]
-
-
-def test_the_peak_is_that_of_the_longest_prompt(tmp_path):
-    experiment = make(tmp_path, "grpo")
-    long = {"prompt": " ".join(row["prompt"] for row in PROMPTS)}
-    peaks = [
-        check_memory(replace(experiment, task=replace(experiment.task, train=rows))).figures["needed"]
-        for rows in (PROMPTS, [*PROMPTS, long], [long])
-    ]
-    assert peaks[0] < peaks[1] == peaks[2]
 
 
 @pytest.mark.parametrize("algo", ["sft", "dpo", "grpo", "ppo"])

@@ -67,13 +67,6 @@ def test_an_answer_that_stands_in_the_training_prompts_alone_is_a_warning(tmp_pa
     assert status == "passed" or found.figures == {"column": "answer", "train": 1.0, "held_out": 0.0}
 
 
-def test_rows_longer_than_max_length_are_a_warning_with_the_length_that_takes_them(tmp_path):
-    found = check(tmp_path, "sft", "algo.args.max_length=10", rows=UNPAIRED)["max_length"]
-    assert found.status == "warned" and found.figures["cut"] == len(UNPAIRED)
-    fits = check(tmp_path, "sft", found.remedy[0], rows=UNPAIRED)["max_length"]
-    assert fits.status == "passed"
-
-
 def test_a_start_model_that_never_ends_is_a_warning_and_an_end_token_it_lacks_is_refused(tmp_path):
     found = check(tmp_path, "grpo", "max_tokens=16", ended=0)["end_of_text"]
     assert found.status == "warned" and found.remedy == ["max_tokens=32"]

@@ -5,7 +5,6 @@ The start model earns 0.293 (outcome) and 0.301 (graduated) on the 512 test prob
 
 import runpy
 from pathlib import Path
-from statistics import fmean
 from types import SimpleNamespace
 
 import pytest
@@ -31,11 +30,3 @@ def test_a_fixed_template_earns_less_than_the_start_model(name):
     """Largest + middle - smallest was 0.495 in an earlier graduated."""
     assert 0.2 < farm(name, SUM) < 0.23
     assert 0.2 < farm(name, DIFFERENCE) < 0.2505
-
-
-def test_a_templates_wrong_answers_earn_about_what_honest_ones_do_in_graduated():
-    """Those of the start model earn 0.10; under grades for 10% and 50% of the target templates earned up to 0.4."""
-    for template in FARMERS.list_templates():
-        answers = [FARMERS.answer(FARMERS.fill(template, row["numbers"])) for row in ROWS]
-        scores = FARMERS.score_each(REWARD["graduated"], ROWS, answers, [[1]] * len(ROWS))
-        assert fmean(score for score in scores if score < 1) < 0.13, template

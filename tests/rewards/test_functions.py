@@ -51,34 +51,22 @@ def test_a_function_of_the_users_stands_beside_the_packages_rewards(write):
     assert score_completions([reward], ROWS, ["a", "bb"], [[1], [1, 2]]) == [{"short": -1.0}, {"short": -2.0}]
 
 
-@pytest.mark.parametrize(
-    "name", ["kl", "reward", "completions/mean_length", "rewards/short/mean", "outcome", "probe/kl"]
-)
-def test_what_it_logs_is_below_its_own_name_whatever_the_trainer_logs(write, name):
+def test_what_it_logs_is_below_its_own_name_whatever_the_trainer_logs(write):
     source = "def short(completions, log_metric=None, log_extra=None, **_):\n"
-    source += (
-        f"    log_metric({name!r}, 3.0)\n    log_extra({name!r}, completions)\n    return [0.0] * len(completions)\n"
-    )
+    source += "    log_metric('kl', 3.0)\n    log_extra('kl', completions)\n    return [0.0] * len(completions)\n"
     logged, table = {}, {}
     build(write(source))(**CALL, trainer_state=None, log_metric=logged.__setitem__, log_extra=table.__setitem__)
-    assert (logged, table) == ({f"logged/short/{name}": 3.0}, {f"logged/short/{name}": ["a", "bb"]})
+    assert (logged, table) == ({"logged/short/kl": 3.0}, {"logged/short/kl": ["a", "bb"]})
 
 
-def test_it_gets_messages_for_chat_prompts_in_the_evaluation_too(write):
+def test_it_gets_messages_for_chat_prompts_and_is_told_so_where_it_fails_on_them(write):
+    rows = [{**row, "prompt": [{"role": "user", "content": "p"}]} for row in ROWS]
     reward = build(write("def short(completions, **_):\n    return [len(c[0]['content']) for c in completions]"))
-    rows = [{**row, "prompt": [{"role": "user", "content": "p"}]} for row in ROWS]
     assert score_completions([reward], rows, ["a", "bb"], [[1], [1]]) == [{"short": 1.0}, {"short": 2.0}]
-
-
-@pytest.mark.parametrize("body", ["c.split()", "c + 'x'", "None if isinstance(c, list) else 1"])
-def test_a_function_that_fails_on_messages_is_told_that_completions_are_messages(write, body):
-    reward = build(write(f"def short(completions, **_):\n    return [{body} for c in completions]"))
-    rows = [{**row, "prompt": [{"role": "user", "content": "p"}]} for row in ROWS]
-    with pytest.raises((ConfigError, RewardError), match="completions are lists of messages"):
-        score_completions([reward], rows, ["a", "bb"], [[1], [1]])
-    with pytest.raises((ConfigError, RewardError)) as plain:
-        build(write("def short(completions, **_):\n    return [c.nope for c in completions]"))(**CALL)
-    assert "messages" not in str(plain.value)
+    for body in ("c.split()", "None if isinstance(c, list) else 1"):
+        reward = build(write(f"def short(completions, **_):\n    return [{body} for c in completions]"))
+        with pytest.raises((ConfigError, RewardError), match="completions are lists of messages"):
+            score_completions([reward], rows, ["a", "bb"], [[1], [1]])
 
 
 @pytest.mark.parametrize(
@@ -96,13 +84,9 @@ def test_numbers_of_any_kind_are_rewards(write, values):
     [
         ("def shortest(**_):\n    return [0]\nraise SystemExit('run')\n", "mine.py has no short; did you mean"),
         ("short = 3\n", "mine.py has no function short"), ("def short(:\n", "is not Python, invalid"),
-        ("a = 1\0", "is not Python, source code string cannot contain null bytes"),
         ("import no_such_package\ndef short(**_):\n    return []\n", "cannot be imported, ModuleNotFound"),
         ("def short(**_):\n    return []\nexit(1)\n", "cannot be imported, SystemExit in line 3"),
         ("def short(texts): pass", "cannot be called, missing a required argument: 'texts'; must be a plain function"),
-        ("def short(): pass", "cannot be called, got an unexpected keyword argument 'prompts'"),
-        ("def short(completions, trainer_state, **_): pass",
-         "cannot be called, missing a required argument: 'trainer_state'"),
         ("def short(prompts, completions, completion_ids, id, numbers, target): pass",
          "cannot be called, got an unexpected keyword argument 'trainer_state'"),
     ],
@@ -116,11 +100,8 @@ def test_what_is_not_there_or_cannot_be_called_is_refused(source, line, write):
 @pytest.mark.parametrize(
     ("returned", "line"),
     [("[1.0]", "returned 1 values for 2 completions; must be one per completion"),
-     ("['1', 2]", "returned 1 (str) for completion 0; must be a finite number"),
      ("[1.0, None]", "returned null (None) for completion 1; must be a finite number"),
      ("[1.0, float('nan')]", "returned nan (float) for completion 1; must be a finite number"),
-     ("[[1.0], [2.0]]", "returned [1.0] (list) for completion 0; must be a finite number"),
-     ("1.0", "returned 1.0 (float); must be a list of numbers, one per completion"),
      ("(1.0 for _ in 'ab')", "must be a list of numbers, one per completion")],
 )  # fmt: skip
 def test_what_is_no_reward_is_refused_at_the_first_call_and_fails_a_later_one(write, returned, line):

@@ -3,10 +3,8 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
-from datasets import Dataset
 from omegaconf import OmegaConf
 from transformers import AutoModelForSequenceClassification
-from trl import RewardConfig, RewardTrainer
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
@@ -15,8 +13,6 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.models.untrained import build_config, build_trace_tokenizer
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.tasks import TaskRows
-from tests.building import QUIET, ROLLOUTS_OF_8, UNTRAINED
-from tests.building import build as build_trainer
 from tests.tasks.building import build_tokenizer
 
 INIT = {"architecture": "gpt2", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
@@ -64,6 +60,7 @@ def build(run, pairs, normalize=False):
 
 @pytest.mark.parametrize("pairs", [PAIRS, CHAT_PAIRS], ids=["plain", "chat"])
 def test_the_reward_of_a_training_pair_is_its_score_in_training(pairs, tmp_path):
+    """That those scores are TRL's: tests/evaluation/test_answers.py."""
     tokenizer = make_tokenizer(chat=pairs is CHAT_PAIRS)
     run = make_run(tmp_path / "run", tokenizer)
     model = build(run, pairs)
@@ -75,13 +72,6 @@ def test_the_reward_of_a_training_pair_is_its_score_in_training(pairs, tmp_path)
     task = TaskRows("hh_rlhf", [], [], None, pairs=pairs)
     scores = score_pairs(Experiment(TRAINING, None, None, tokenizer, task, []), scorer)
     assert list(zip(*rewards, strict=True)) == [pytest.approx(pair, abs=1e-5) for pair in scores]
-
-    args = RewardConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, report_to="none", disable_tqdm=True)
-    trainer = RewardTrainer(scorer, args, train_dataset=Dataset.from_list(pairs), processing_class=tokenizer)
-    batch = trainer.data_collator(list(trainer.train_dataset))
-    with torch.no_grad():
-        logits = trainer.compute_loss(trainer.model.eval(), batch, return_outputs=True)[1].logits
-    assert rewards[0] + rewards[1] == pytest.approx(logits.squeeze(-1).tolist(), abs=1e-5)
 
 
 def test_a_completion_gets_the_space_that_its_tokenizer_lost(tmp_path):
@@ -123,14 +113,3 @@ def test_prompts_that_the_reward_model_does_not_read_are_refused(tmp_path):
             build(runs[name], rows)
     build(runs["both"], PAIRS)
     build(runs["chat"] / "model", PAIRS)  # no run that tells
-
-
-def test_grpo_trains_on_it(tmp_path):
-    reward = build(make_run(tmp_path / "run", make_tokenizer()), PAIRS)
-    rows = [{"id": pair["id"], "prompt": pair["prompt"]} for pair in 4 * PAIRS]
-    small = [*UNTRAINED, *QUIET, *ROLLOUTS_OF_8["grpo"], "reward=outcome", "algo.args.max_steps=1", "max_tokens=4"]
-    trainer = build_trainer(tmp_path, *small, "algo.args.logging_steps=1", rows=rows, reward=reward)
-    trainer.train()
-    logged = trainer.state.log_history[0]
-    assert logged["rewards/model/mean"] == logged["reward"] != 0.0
-    assert logged["reward_model/cut"] == 0.0

@@ -37,25 +37,7 @@ def test_the_prompts_may_be_those_of_any_task(of):
     assert not {row["prompt"] for row in task.train} & {row["prompt"] for row in task.eval}
 
 
-@pytest.mark.parametrize(
-    ("typed", "found"),
-    [
-        ("task@task.of=hh_rlhf +task.of.low=3", "task.of.low unknown"), ("+task.of.lo=3", "task.of.lo unknown"),
-        ("task.of=gsm8k", "task.of type"), ("task@task.of=brevity", "task.of.name type"),
-        ("task.of.low=zero", "task.of.low type"), ("task.of.low=40 task.of.high=3", "task.of.low=40:"),
-        ("task.of.source=file", "task.of.source=file:"), ("task.source=file", "task.source=file:"),
-        ("algo=dpo", "algo conflict"),
-    ],
-)  # fmt: skip
-def test_a_mistake_is_one_line(typed, found):
-    problem = refuse(compose_config, ["task=brevity", *typed.split()])
-    assert (f"{problem.key} {problem.kind}" if hasattr(problem, "key") else problem.split()[0]) == found
-
-
 def test_what_the_other_task_refuses_is_said_of_its_own_keys(tmp_path):
-    narrow = [f"task.of.{key}" for key in ("low=20", "high=20", "target_low=11", "target_high=11")]
-    line = refuse(load, *narrow, "task.train_rows=5")
-    assert line.startswith("task.of=countdown: task: found 0 of 5 problems with [3] numbers from 20 to 20")
     line = refuse(load, "task@task.of=gsm8k", "task.of.source=file", f"task.of.path={tmp_path}")
     assert line.startswith(f"task.of=gsm8k: {tmp_path}/train.jsonl: cannot be read")
 
@@ -70,11 +52,3 @@ def test_texts_and_messages_of_a_file_become_chat_where_the_model_chats(tmp_path
     plain = load_rows(path, NOTES, "task.prompt=plain", tokenizer=CHAT)
     assert isinstance(plain.train[0]["prompt"], str)
     assert [row["id"] for row in plain.eval] == [row["id"] for row in load_rows(path, NOTES, tokenizer=CHAT).eval]
-
-
-@pytest.mark.parametrize("row", [{"question": "Hi"}, {"prompt": [{"role": "user"}]}])
-def test_a_row_without_a_prompt_is_refused_with_its_place(tmp_path, row):
-    path = tmp_path / "prompts.jsonl"
-    line = refuse(load_rows, path, [*NOTES, row])
-    assert line.startswith(f"{path}, line 81: its prompt must be a text, or messages")
-    assert refuse(load_rows, path, [*NOTES, MESSAGES]).startswith("task.prompt: the prompts are messages")

@@ -4,10 +4,9 @@ import re
 
 import pytest
 
-from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.tasks import draw_prompts, load_task
-from tests.tasks.building import CHAT_TEMPLATE, build_tokenizer, refuse
+from tests.tasks.building import build_tokenizer, refuse
 
 MINE = """
 from rlhf_exp.errors import ConfigError
@@ -59,12 +58,6 @@ def test_the_rows_and_the_grader_are_those_of_the_file(load):
     assert outcomes == ["correct", "failed"]
 
 
-def test_texts_become_messages_for_a_chat_model_after_the_system_prompt(load):
-    task = load(MINE + ANSWERS, "algo=sft", "reward=none", "task.system_prompt=Hi", template=CHAT_TEMPLATE)
-    assert [message["role"] for message in task.train[0]["prompt"]] == ["system", "user"]
-    assert task.train[0]["completion"][0]["role"] == "assistant" and len(task.demonstrations) == 20
-
-
 def test_every_algorithm_learns_from_what_the_file_gives(load, compose):
     assert load(MINE + ANSWERS, "algo=sft", "reward=none").train[0]["completion"].startswith(" ")
     dpo = load(MINE + ANSWERS, "algo=dpo", "reward=none")
@@ -73,20 +66,7 @@ def test_every_algorithm_learns_from_what_the_file_gives(load, compose):
     assert load(MINE + ANSWERS, "algo=reward_model", "reward=none").pairs
     assert load(MINE.replace("def grade", "def grader"), "reward=brevity").grade is None
     cfg, tokenizer = compose(MINE, "algo=dpo", "task.sampling.rows=5", "reward=none"), build_tokenizer()
-    assert cfg.learns_from_samples and load_task(cfg, tokenizer).train == []
-    rows = draw_prompts(cfg, tokenizer, 5)
-    assert len(rows) == 5 and {row["id"][0] for row in rows} == {"t"}
-    line = refuse(draw_prompts, cfg, tokenizer, 50)
-    assert line.startswith("task.sampling.rows=50: ") and " has 40 rows in its train split (60 rows read; " in line
-
-
-def test_the_shipped_example_grades_by_the_distance():
-    near = ROOT / "examples" / "own_task" / "near.py"
-    grade = compose_config(["task=module", f"task.module={near}", "+task.options.near=2"]).task.build_grader()
-    row = {"numbers": [8, 7, 3], "target": 51, "near": 2}
-    texts = ["8 * 7 - 3", "8 + 7 + 3", "8 * 7", "none"]
-    found = [grade(f"<answer>{text}</answer>", row).outcome for text in texts]
-    assert found == ["correct", "partial", "failed", "failed"]
+    assert cfg.learns_from_samples and {row["id"][0] for row in draw_prompts(cfg, tokenizer, 5)} == {"t"}
 
 
 @pytest.mark.parametrize(
@@ -94,7 +74,6 @@ def test_the_shipped_example_grades_by_the_distance():
     [
         (('return {"train": train', 'return 3 or {"train": train'), "rows returned 3 .int.; must be the rows of each"),
         (('return {"train": train', 'return {"train": None'), "returned null .None. for train; must be a list of Item"),
-        (('return {"train": train', 'return {"train": [3]'), "for train; must be a list of Item"),
         (('Item(f"t{n}"', 'Item("x"'), "row 2 of train: its id must be a text of its own, got x"),
         (('return f"What', 'return 3 or f"What'), "row 1 of train: its prompt must be a text, or messages"),
         (("100 + n", "n"), "returned a prompt in two splits, What is 0 . 1."),
@@ -103,7 +82,6 @@ def test_the_shipped_example_grades_by_the_distance():
         (("return completion.strip() ==", "return completion.strip() +"), "returned .* .str., must be a bool"),
         (("    def grade", ANSWERS.replace(', "0"', "") + "\n    def grade"), "pair returned .*; must be 2 texts"),
         (("def rows", "def roes"), "holds no class that derives from OwnTask and has a method rows"),
-        (("Sums(OwnTask)", "Sums"), "holds no class that derives from OwnTask and has a method rows"),
     ],
 )  # fmt: skip
 def test_what_is_no_task_is_refused_in_one_line(load, change, line):
@@ -118,7 +96,6 @@ def test_what_is_no_task_is_refused_in_one_line(load, change, line):
         ("def read(keys):\n    return {}", [], "mine.py has no OwnTask; it has [read]"),
         (MINE.replace("def grade", "def grader"), [], "algo=grpo: needs a reward; set a method grade"),
         (MINE, ["algo=sft", "reward=none"], "algo=sft: needs a method demonstration(self, item, seed) in the file"),
-        (MINE, ["task.options=3"], "task.options=3: must be a valid dictionary"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_a_task_is_refused_before_anything_loads(compose, source, overrides, line):

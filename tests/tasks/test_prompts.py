@@ -9,7 +9,7 @@ from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.untrained import build_trace_tokenizer
 from rlhf_exp.tasks import TaskRows, wants_chat
-from rlhf_exp.tasks.prompts import check_budget, check_context, check_rows, check_vocabulary
+from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
 from rlhf_exp.tasks.tokens import render
 from tests.tasks.building import refuse
 
@@ -23,29 +23,20 @@ def test_what_the_model_cannot_read_or_write_is_refused():
     with pytest.raises(ConfigError, match=r"2 words of its prompts .*: '999' \(2\), 'four' \(1\);"):
         check_vocabulary(tokenizer, TaskRows("countdown", ROWS, strange, None))
     tokenizer.model_max_length = 20
-    check_budget(compose_config(["max_tokens=13"]), tokenizer, ROWS)
-    with pytest.raises(ConfigError, match="^max_tokens=14: .* allowed is at most 13$"):
-        check_budget(compose_config(["max_tokens=14"]), tokenizer, ROWS)
-    tokenizer.model_max_length = 8
     task = TaskRows("countdown", [], ROWS, None)
     check_context(compose_config(["algo=reward_model"]), tokenizer, task)  # samples nothing
-    with pytest.raises(ConfigError, match="^max_tokens=96: .* allowed is at most 1$"):
-        check_context(compose_config(["algo=dpo"]), tokenizer, task)
+    check_context(compose_config(["algo=dpo", "max_tokens=13"]), tokenizer, task)
+    with pytest.raises(ConfigError, match="^max_tokens=14: .* allowed is at most 13$"):
+        check_context(compose_config(["algo=dpo", "max_tokens=14"]), tokenizer, task)
 
 
 @pytest.mark.parametrize(
     ("adds", "prompt", "why"),
     [
         ("<unk> $A", "8 7", None),  # a begin token, once
-        (
-            "<unk> $A",
-            "<unk> 8 7",
-            "its prompts begin with two begin tokens, as in <unk> <unk> 8 7; leave one out",
-        ),
+        ("<unk> $A", "<unk> 8 7", "its prompts begin with two begin tokens, as in <unk> <unk> 8 7; leave one out"),
         ("$A <eos>", "8 7", "its prompts end with the end token, .*, as in 8 7 <eos>; let the tokenizer add none"),
-        ("$A", "8 7 <eos>", "its prompts end with the end token"),
         ("$A <eos>", [{"role": "user", "content": "8 7"}], None),  # the template writes all special tokens
-        ("$A", [{"role": "user", "content": "<unk>"}], "its prompts begin with two begin tokens"),
     ],
 )
 def test_prompts_with_special_tokens_that_no_model_has_learned_from_are_refused(adds, prompt, why):
@@ -62,7 +53,7 @@ def test_prompts_with_special_tokens_that_no_model_has_learned_from_are_refused(
             check_vocabulary(tokenizer, task)
 
 
-@pytest.mark.parametrize("expression", ["range(1000000000)", "raise_exception('no')", "[1 // 0]", "messages.nope.nope"])
+@pytest.mark.parametrize("expression", ["range(1000000000)", "raise_exception('no')"])
 def test_a_chat_template_that_fails_is_one_line(expression):
     tokenizer = build_trace_tokenizer()
     tokenizer.chat_template = f"{{% for i in {expression} %}}{{{{ i }}}}{{% endfor %}}"
@@ -74,15 +65,10 @@ def test_rows_with_a_token_that_the_model_has_no_embedding_for_are_refused():
     tokenizer = build_trace_tokenizer()
     size = len(tokenizer)
     tokenizer.add_tokens("<image>")
-    for rows, is_refused in ((DEMONSTRATIONS, False), ([{**ROWS[0], "completion": "<image> 8"}], True)):
-        task = TaskRows("countdown", rows, ROWS, None)
-        if is_refused:
-            line = refuse(check_vocabulary, tokenizer, task, size)
-            assert line.startswith(
-                f"task=countdown: its rows hold the tokenizer's token {size}, <image>, and the model"
-            )
-        else:
-            check_vocabulary(tokenizer, task, size)
+    check_vocabulary(tokenizer, TaskRows("countdown", DEMONSTRATIONS, ROWS, None), size)
+    task = TaskRows("countdown", [{**ROWS[0], "completion": "<image> 8"}], ROWS, None)
+    line = refuse(check_vocabulary, tokenizer, task, size)
+    assert line.startswith(f"task=countdown: its rows hold the tokenizer's token {size}, <image>, and the model")
 
 
 DEMONSTRATIONS = [{**row, "completion": "8 * 7 = 56"} for row in ROWS]
@@ -105,15 +91,9 @@ def test_fewer_prompts_than_a_rollout_takes_are_refused():
     rows = [{"prompt": f"use 8 7 make {n} ."} for n in range(10, 42)]
     small = ["algo.args.per_device_train_batch_size=8", "algo.args.gradient_accumulation_steps=1"]
     check_rows(compose_config(["algo=ppo", *small]), TaskRows("countdown", rows, rows, None))
-    check_rows(compose_config(["algo=grpo"]), TaskRows("countdown", rows[:8], rows, None))
-    check_rows(compose_config(["algo=sft"]), TaskRows("countdown", [], rows, None))
-    for overrides, given, needed in (
-        (["algo=ppo", *small, "task.train_rows=31"], "task.train_rows=31: gives 31 prompts", 32),
-        (["algo=grpo", "+algo.args.steps_per_generation=4"], "task.train_rows=null: gives 31 prompts", 32),
-        (["algo=grpo", "+algo.args.generation_batch_size=512"], "task.train_rows=null: gives 31 prompts", 32),
-    ):
+    for overrides in (["algo=ppo", *small], ["algo=grpo", "+algo.args.steps_per_generation=4"]):
         line = refuse(check_rows, compose_config(overrides), TaskRows("countdown", rows[:31], rows, None))
-        assert line.startswith(f"{given}, and a rollout of {overrides[0]} takes {needed}")
+        assert line.startswith(f"task.train_rows=null: gives 31 prompts, and a rollout of {overrides[0]} takes 32")
 
 
 def test_auto_follows_the_chat_template_and_chat_needs_one():

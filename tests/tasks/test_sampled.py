@@ -75,23 +75,6 @@ def test_labelled_completions_need_no_other_side(tmp_path):
     assert task.notes[-1].endswith("; 3 labelled completions to train on, 1 pairs held out")
 
 
-def test_held_out_pairs_are_those_of_the_split_that_is_evaluated(tmp_path):
-    folder = write_folder(tmp_path / "s", BOTH | {VALIDATION: BOTH[TRAIN]})
-    for split, name in (("test", TEST), ("validation", VALIDATION)):
-        task = learn(folder, "algo=reward_model", f"eval.split={split}")
-        assert [row["id"] for row in task.pairs] == [f"{name} #1"]
-        assert [row["id"] for row in task.train] == [f"{TRAIN} #1"]
-        assert task.facts["samples"] | {"pairs_train": 1, f"pairs_{split}": 1} == task.facts["samples"]
-
-
-def test_demonstrations_are_the_correct_completions_of_all_prompts(tmp_path):
-    folder = write_folder(tmp_path / "s", {TRAIN: [WRONG[0], RIGHT[0]], TEST: [RIGHT[1], RIGHT[1]], VALIDATION: WRONG})
-    task = learn(folder, "algo=sft")
-    found = sorted((row["prompt"], row["completion"]) for row in task.train)
-    assert found == sorted([(f"use 8 7 3 ({TRAIN})", f" {RIGHT[0]}"), (f"use 8 7 3 ({TEST})", f" {RIGHT[1]}")])
-    assert task.pairs == []
-
-
 def test_cut_off_and_repeated_completions_are_left_out_and_counted(tmp_path):
     rows = {
         TRAIN: [RIGHT[0], RIGHT[0], WRONG[0], WRONG[0], f"{RIGHT[1]}...", f"{WRONG[1]}..."],
@@ -112,25 +95,8 @@ def test_cut_off_and_repeated_completions_are_left_out_and_counted(tmp_path):
     )
 
 
-def test_train_rows_takes_the_first_of_a_seeded_shuffle(tmp_path):
-    rows = {f"row {i}": [RIGHT[0], WRONG[0]] for i in range(60)}
-    folder = write_folder(tmp_path / "s", rows)
-    whole = learn(folder, "algo=dpo").train
-    assert learn(folder, "algo=dpo", "task.train_rows=7").train == whole[:7]
-    assert learn(folder, "algo=dpo", "task.data_seed=1").train != whole
-    # Not by the hash of the id alone, which made Countdown's rows train prompts: by it all would be train again.
-    assert len(whole) == sum(split_of(f"pairs of {name}") == "train" for name in rows)
-
-
-def test_chat_samples_give_messages(tmp_path):
-    row = learn(write_folder(tmp_path / "s", BOTH, chat=True), "algo=dpo", "task.prompt=chat").train[0]
-    assert row["prompt"] == [{"role": "user", "content": f"use 8 7 3 ({TRAIN})"}]
-    assert row["chosen"] == [{"role": "assistant", "content": RIGHT[0]}]
-    assert row["rejected"] == [{"role": "assistant", "content": WRONG[0]}]
-
-
 @pytest.mark.parametrize("name", [".hydra/config.yaml", "evaluation.json", "samples.jsonl"])
-@pytest.mark.parametrize("content", ["a: [", "7", "{}"])
+@pytest.mark.parametrize("content", ["a: [", "7"])
 def test_a_folder_with_a_damaged_file_is_refused(tmp_path, name, content):
     folder = write_folder(tmp_path / "s", BOTH)
     (folder / name).write_text(content)

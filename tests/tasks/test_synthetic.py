@@ -7,7 +7,7 @@ from fractions import Fraction
 from hashlib import sha256
 
 from rlhf_exp.graders.gsm8k import grade
-from rlhf_exp.tasks.gsm8k import SMALL_ROWS, SYNTHETIC_ROWS, SYNTHETIC_SEED
+from rlhf_exp.tasks.gsm8k import SYNTHETIC_ROWS, SYNTHETIC_SEED
 from rlhf_exp.tasks.hh_rlhf import parse_pair
 from rlhf_exp.tasks.synthetic import generate_pairs, generate_problems
 
@@ -52,17 +52,8 @@ def test_questions_are_distinct_and_the_rows_are_those_that_were_approved():
     assert sha256(json.dumps(PROBLEMS).encode()).hexdigest()[:16] == "d8b4f82e52d6dc5c"
 
 
-def test_questions_can_be_limited_to_small_numbers():
-    few = list(generate_problems(SMALL_ROWS, 0, largest=9))  # ends: so many can be made
-    assert {number for question, _ in few for number in read_numbers(question)} == {*range(2, 10)}
-    assert len({question for question, _ in few}) == len(few)
-
-
 def test_pairs_are_well_formed_with_a_prompt_each_and_those_that_were_approved():
     parsed = [parse_pair("", subset, None, chosen, rejected) for subset, chosen, rejected in PAIRS]
-    assert [kinds for _, kinds in parsed] == [[]] * 4000
-    assert len({pair.prompt for pair, _ in parsed}) == 4000
-    assert [pair.subset for pair, _ in parsed[:2]] == ["helpful-base", "harmless-base"]
-    assert {len(pair.history) for pair, _ in parsed} == {1, 3}
+    assert [kinds for _, kinds in parsed] == [[]] * 4000 and len({pair.prompt for pair, _ in parsed}) == 4000
     assert list(generate_pairs(50, seed=0)) == PAIRS[:50] != list(generate_pairs(50, seed=1))
     assert sha256(json.dumps(PAIRS).encode()).hexdigest()[:16] == "908593134489513c"

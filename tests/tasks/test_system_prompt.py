@@ -65,18 +65,9 @@ def test_a_template_without_a_message_of_the_system_is_refused_in_one_line(compo
     assert load_task(compose("gsm8k", "task.system_prompt=Hello", "task.prompt=plain"), tokenizer).train
 
 
-def test_rows_that_keep_a_system_message_of_their_own_are_counted_or_refused(tmp_path):
-    def load(own, prompt="You are B."):
-        system = [{"role": "system", "content": "You are A."}]
-        asks = [[{"role": "user", "content": f"{n}"}] for n in range(99)]
-        rows = [{"prompt": system * (n < own) + ask, "answer": "a"} for n, ask in enumerate(asks)]
-        path = write_rows(tmp_path / f"{own}.jsonl", rows)
-        return load_file(path, "task.answer_column=answer", f"task.system_prompt='{prompt}'", template=CHAT_TEMPLATE)
-
-    task = load(9)
-    kept = sum(row["prompt"][0]["content"] == "You are A." for row in [*task.train, *task.eval])
-    note = f"task.system_prompt=You are B.: {kept} of {len(task.train) + len(task.eval)} rows keep"
-    assert kept and any(line.startswith(note) for line in task.notes)
-    assert "task.system_prompt=You are B.: has no effect, all" in refuse(load, 99)
-    assert not any("task.system_prompt" in line for prompt, own in (("You are A.", 99), ("You are B.", 0))
-                   for line in load(own, prompt).notes)  # fmt: skip
+def test_a_system_prompt_without_effect_is_refused(tmp_path):
+    own = {"role": "system", "content": "You are A."}
+    rows = [{"prompt": [own, {"role": "user", "content": f"{n}"}]} for n in range(99)]
+    path = write_rows(tmp_path / "rows.jsonl", rows)
+    line = refuse(load_file, path, "reward=brevity", "task.system_prompt=You are B.", template=CHAT_TEMPLATE)
+    assert "task.system_prompt=You are B.: has no effect, all" in line

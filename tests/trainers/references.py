@@ -48,3 +48,19 @@ def draw_rows(lengths, vocabulary, generator):
         "completion_ids": ids[:, left:],
         "completion_mask": completion_mask,
     }
+
+
+def roll_out(trainer, rows):
+    """The batch of a rollout, for a loss in training mode."""
+    trainer.current_gradient_accumulation_steps = 1
+    trainer.model.train()
+    return trainer._generate_and_score_completions(rows)
+
+
+def unpad(batch):
+    """(token ids of the prompt, token ids of the completion) of each row."""
+    sides = (
+        [ids[mask.bool()].tolist() for ids, mask in zip(batch[f"{side}_ids"], batch[f"{side}_mask"], strict=True)]
+        for side in ("prompt", "completion")
+    )
+    return list(zip(*sides, strict=True))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.building import build, reward_length_of_7
-from tests.trainers.references import assert_same_gradient, copy_float64, move, sum_logps
+from tests.trainers.references import assert_same_gradient, copy_float64, move, roll_out, sum_logps, unpad
 
 SMALL = [
     "algo=rloo", "reward=outcome", "device=cpu", "device.threads=1", "max_tokens=40",
@@ -13,23 +13,13 @@ SMALL = [
 ROWS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ." + " use" * i} for i in range(4)]
 
 
-def unpad(batch):
-    prompts, completions = (
-        [ids[mask.bool()].tolist() for ids, mask in zip(batch[f"{side}_ids"], batch[f"{side}_mask"], strict=True)]
-        for side in ("prompt", "completion")
-    )
-    return list(zip(prompts, completions, strict=True))
-
-
 def test_an_advantage_is_the_reward_less_that_of_the_others_and_the_gradient_is_reinforces(tmp_path):
     """arXiv:2402.14740, section 3.2: (1/n) sum_i (R_i - mean of the others) grad log p(y_i), R_i = r_i - beta KL_i."""
     trainer = build(tmp_path, *SMALL, rows=ROWS, reward=reward_length_of_7)
     reference = copy_float64(trainer.model)
     move(trainer.model, 0.03)
     policy = copy_float64(trainer.model)
-    trainer.current_gradient_accumulation_steps = 1
-    trainer.model.train()
-    batch = trainer._generate_and_score_completions([ROWS[i // 4] for i in range(8)])
+    batch = roll_out(trainer, [ROWS[i // 4] for i in range(8)])
     rows = unpad(batch)
     assert len({len(prompt) for prompt, _ in rows}) == 2 and len({len(answer) for _, answer in rows}) > 1
     texts = trainer.processing_class.batch_decode([answer for _, answer in rows], skip_special_tokens=True)
@@ -50,13 +40,3 @@ def test_an_advantage_is_the_reward_less_that_of_the_others_and_the_gradient_is_
     trainer.model.zero_grad()
     trainer.compute_loss(trainer.model, batch).backward()
     assert_same_gradient(trainer.model, policy, 1e-3)
-
-
-def test_sampling_is_ours_where_generation_is_compact(tmp_path, monkeypatch):
-    calls = []
-    ours = "rlhf_exp.trainers.rloo.sample_rollout"
-    monkeypatch.setattr(ours, lambda trainer, ids: calls.append(len(ids)) or [[5]] * 8)
-    for method, sampled in (("compact", [8]), ("trl", [8])):
-        trainer = build(tmp_path, *SMALL, f"generation={method}", rows=ROWS, reward=reward_length_of_7)
-        trainer._generate([ROWS[0]["prompt"]] * 8)
-        assert calls == sampled

@@ -2,11 +2,9 @@
 
 import pytest
 import torch
-from transformers import GenerationConfig
 from trl import GRPOTrainer
 
 from rlhf_exp.models.generation import Sampling, sample_completions
-from rlhf_exp.models.row_random import RowRandom, give_row_random
 from rlhf_exp.models.scoring import evaluating
 from tests.building import QUIET, ROLLOUTS_OF_8, UNTRAINED, build, reward_length
 
@@ -82,13 +80,3 @@ def test_a_process_names_its_share_of_the_rollout_as_one_process_would(make, mon
         trainer._generate_and_score_completions(rollout[3 * process : 3 * process + 3])
         places += [key[3:] for key in trainer.row_keys]
     assert places == [(i,) for i in range(6)]
-
-
-def test_only_sampling_of_one_completion_per_row_takes_the_numbers():
-    for other in ({"do_sample": False}, {"num_beams": 2}):
-        config = GenerationConfig(**{"do_sample": True, "max_new_tokens": 4, **other})
-        give_row_random(config, [("a",)])
-        assert config.watermarking_config is None
-    config = GenerationConfig(do_sample=True, max_new_tokens=4)
-    give_row_random(config, [("a",)])
-    assert config.watermarking_config == RowRandom([("a",)], 4)

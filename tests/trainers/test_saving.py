@@ -1,7 +1,6 @@
 """Every trainer saves whole checkpoints, and a signal asks for one."""
 
 import json
-import signal
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,6 @@ from transformers.trainer_pt_utils import safe_globals
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.checkpoints import find_checkpoint
-from rlhf_exp.runs.stopping import StopSignals
-from rlhf_exp.train import SaveAndStop
 from tests.building import QUIET, UNTRAINED, build, reward_length_of_7
 
 SMALL = [
@@ -66,23 +63,6 @@ def test_every_trainer_saves_a_whole_checkpoint_before_it_removes_the_last(tmp_p
     assert json.loads((last / "work.json").read_text())["train_passes"] >= 8
 
 
-@pytest.mark.parametrize("method", ["_save_rng_state", "_save_optimizer_and_scheduler", "_save"])
-def test_saving_that_breaks_off_keeps_the_checkpoint_before(tmp_path, monkeypatch, method):
-    trainer = make(tmp_path, "algo=sft")
-
-    def break_off(*args, **kwargs):
-        if trainer.state.global_step == 2:
-            raise OSError("no space left on device")
-        return original(*args, **kwargs)
-
-    original = getattr(trainer, method)
-    monkeypatch.setattr(trainer, method, break_off)
-    with pytest.raises(OSError, match="no space"):
-        trainer.train()
-    assert names(tmp_path) == ["checkpoint-1"]
-    assert find_checkpoint(tmp_path).path.name == "checkpoint-1"
-
-
 @pytest.mark.parametrize(
     ("name", "content"), [("optimizer.pt", Touch()), ("scheduler.pt", None), ("rng_state.pth", Touch())]
 )
@@ -96,33 +76,6 @@ def test_a_checkpoint_that_holds_code_or_nonsense_is_refused_in_a_line_that_does
     with pytest.raises(ConfigError, match=f"^{last}: .*{name}.*holds more than numbers, such as code, or is damaged"):
         make(tmp_path, "algo=sft", "algo.args.max_steps=3").train(resume_from_checkpoint=str(last))
     assert not Path("touched").exists()
-
-
-class PutOff(TrainerCallback):
-    """As a checkpoint inside a rollout is put off to its end."""
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if control.should_save and state.global_step < 3:
-            control.should_save = False
-
-
-@pytest.mark.parametrize(("callbacks", "step"), [([], 1), ([PutOff()], 3)])
-def test_a_signal_ends_training_after_the_checkpoint_it_asked_for_even_where_that_is_put_off(tmp_path, callbacks, step):
-    signals = StopSignals()
-    trainer = make(tmp_path, "algo=sft", "algo.args.max_steps=9", "algo.args.save_steps=9")
-    trainer.callback_handler.callbacks.insert(0, SaveAndStop(signals))
-    for callback in callbacks:
-        trainer.add_callback(callback)
-
-    class Signal(TrainerCallback):
-        def on_step_begin(self, args, state, control, **kwargs):
-            assert signals.may_wait
-            signals.received = signal.SIGTERM
-
-    trainer.add_callback(Signal())
-    trainer.train()
-    assert (trainer.state.global_step, signals.may_wait) == (step, False)
-    assert find_checkpoint(tmp_path).path.name == f"checkpoint-{step}"
 
 
 def test_weights_that_are_not_finite_never_replace_the_last_good_checkpoint(tmp_path, capsys):

@@ -6,7 +6,7 @@ import torch
 
 from rlhf_exp.trainers.rollouts import DIFFERENCE
 from tests.building import build, reward_length_of_7
-from tests.trainers.references import move
+from tests.trainers.references import move, roll_out, unpad
 
 SMALL = [
     "device=cpu", "device.threads=1", "max_tokens=24", "algo.args.per_device_train_batch_size=8", "reward=outcome",
@@ -22,9 +22,7 @@ def roll_out_and_learn(tmp_path, *overrides):
     """A trainer whose policy has left its reference, its rollout, and what it has logged of that and of a loss."""
     trainer = build(tmp_path, *overrides, rows=ROWS, reward=reward_length_of_7)
     move(trainer.model, 0.03)
-    trainer.current_gradient_accumulation_steps = 1
-    trainer.model.train()
-    batch = trainer._generate_and_score_completions([ROWS[i // 4] for i in range(8)])
+    batch = roll_out(trainer, [ROWS[i // 4] for i in range(8)])
     trainer.compute_loss(trainer.model, batch)
     return trainer, batch, {name: values[-1] for name, values in trainer._metrics["train"].items()}
 
@@ -32,9 +30,7 @@ def roll_out_and_learn(tmp_path, *overrides):
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_samplers_log_the_same_series(tmp_path, algo):
     trainer, batch, logged = roll_out_and_learn(tmp_path, f"algo={algo}", *ALGORITHMS[algo])
-    ids = [
-        row[mask.bool()].tolist() for row, mask in zip(batch["completion_ids"], batch["completion_mask"], strict=True)
-    ]
+    ids = [completion for _, completion in unpad(batch)]
     grams = [(one[i], one[i + 1]) for one in ids for i in range(len(one) - 1)]
     assert logged["completions/distinct_2"] == pytest.approx(len(set(grams)) / len(grams))
     assert logged["completions/eos_rate"] == sum(one[-1] in trainer.eos_token_ids for one in ids) / 8

@@ -5,7 +5,7 @@ tests/preflight/test_first_steps.py.
 """
 
 import json
-import math
+from copy import deepcopy
 
 import pytest
 import torch
@@ -15,9 +15,6 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 from trl.trainer.utils import split_tensor_dict
 
-from rlhf_exp.config.compose import compose_config
-from rlhf_exp.config.trl_args import build_args
-from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.generation import Sampling
 from rlhf_exp.models.kl import compare_sampled
 from rlhf_exp.models.patches import patch_position_ids
@@ -40,6 +37,7 @@ OWN = {
 """The arguments of PPO that TRL does not have."""
 ONE_BATCH = {"per_device_train_batch_size": 8, "steps_per_generation": 1}
 ARCHITECTURES = ("gpt2", "qwen3")
+LORA = LoraConfig(task_type="CAUSAL_LM", target_modules="all-linear", r=4, init_lora_weights=False)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +71,7 @@ def make_trainer(path, folder, dtype=torch.float32, peft_config=None, **args):
         reward_funcs=[reward_length],
         train_dataset=Dataset.from_list(ROWS * 4),
         processing_class=build_byte_tokenizer(),
-        peft_config=peft_config,
+        peft_config=deepcopy(peft_config),  # into which peft writes
     )
     for model in (trainer.model, trainer.ref_model):
         if model is not None:
@@ -96,9 +94,10 @@ def make_batch(trainer, dtype=torch.float64):
 
 
 def reference_loss(trainer, batch):
-    """The loss of the batch, row by row and token by token, without padding: policy, value, entropy."""
+    """The loss of the batch and its figures, row by row and token by token, without padding: policy, value, entropy."""
     args, model, critic = trainer.args, trainer.model, trainer.critic
     policy = value_loss = entropy = tokens = 0.0
+    figures = {"ratio": 0.0, "approx_kl": 0.0, "clip_fraction": 0.0, "value_clip_fraction": 0.0}
     for i, (p, c) in enumerate(LENGTHS):
         ids = torch.cat([batch["prompt_ids"][i][-p:], batch["completion_ids"][i][:c]])[None]
         output = model(input_ids=ids, output_hidden_states=True)
@@ -117,7 +116,12 @@ def reference_loss(trainer, batch):
             value_loss += 0.5 * torch.max((values[at] - target) ** 2, (moved - target) ** 2)
             entropy -= (logps[at].exp() * logps[at]).sum()
             tokens += 1
-    return (policy + args.vf_coef * value_loss) / tokens - args.entropy_coef * entropy / tokens
+            figures["ratio"] += ratio.item()
+            figures["approx_kl"] += (ratio - 1 - ratio.log()).item()
+            figures["clip_fraction"] += ratio > 1 + args.epsilon if advantage > 0 else ratio < 1 - args.epsilon
+            figures["value_clip_fraction"] += (moved - target) ** 2 > (values[at] - target) ** 2
+    loss = (policy + args.vf_coef * value_loss) / tokens - args.entropy_coef * entropy / tokens
+    return loss, {f"ppo/{name}": float(total) / tokens for name, total in figures.items()}
 
 
 @pytest.mark.parametrize("critic", ["shared", "separate"])
@@ -129,45 +133,19 @@ def test_loss_and_gradient_are_those_of_a_slow_reference(make, monkeypatch, arch
     torch.nn.init.normal_(next(p for n, p in reversed(list(trainer.critic.named_parameters())) if p.dim() > 1))
     batch = make_batch(trainer)
     losses, gradients = [], []
-    for compute in (lambda: trainer._compute_loss(trainer.model, batch), lambda: reference_loss(trainer, batch)):
+    wanted, figures = reference_loss(trainer, batch)
+    for loss in (trainer._compute_loss(trainer.model, batch), wanted):
         trainer.model.zero_grad()
-        loss = compute()
         loss.backward()
         losses.append(loss.item())
         gradients.append({n: p.grad.clone() for n, p in trainer.model.named_parameters() if p.grad is not None})
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    logged = {name: trainer._metrics["train"][name][-1] for name in figures}
+    assert logged == pytest.approx(figures, rel=1e-4) and all(figures.values())
     assert gradients[0].keys() == gradients[1].keys() and any(n.startswith("critic.") for n in gradients[0])
     for name, gradient in gradients[1].items():
         scale = gradient.abs().max().item()
         torch.testing.assert_close(gradients[0][name], gradient, rtol=0, atol=1e-4 * scale + 1e-9, msg=name)
-
-
-def test_figures_of_the_update_are_those_of_their_definitions_over_the_tokens_of_all_ranks(make):
-    trainer = make(**ONE_BATCH)
-    batch = make_batch(trainer, torch.float32)
-    log_ratio = (trainer._score(batch).detach() - batch["old_per_token_logps"]).double()
-    trainer._compute_loss(trainer.model, batch)
-    ratios, clipped, value_clipped = [], [], []
-    for i, (_, c) in enumerate(LENGTHS):
-        for t in range(c):
-            ratio, advantage = log_ratio[i, t].exp().item(), batch["advantages"][i, t].item()
-            ratios.append(ratio)
-            clipped.append(ratio > 1.2 if advantage > 0 else ratio < 0.8)
-            old, target = batch["values"][i, t].item(), batch["returns"][i, t].item()
-            moved = old + min(max(0.0 - old, -0.2), 0.2)  # a new critic says 0
-            value_clipped.append((moved - target) ** 2 > target**2)
-    found = {name: values[-1] for name, values in trainer._metrics["train"].items()}
-    n = len(ratios)
-    assert found["ppo/ratio"] == pytest.approx(sum(ratios) / n, rel=1e-5)
-    assert found["ppo/approx_kl"] == pytest.approx(sum(r - 1 - math.log(r) for r in ratios) / n, rel=1e-4)
-    assert found["ppo/clip_fraction"] == pytest.approx(sum(clipped) / n)
-    assert found["ppo/value_clip_fraction"] == pytest.approx(sum(value_clipped) / n)
-
-    trainer._sum = lambda sums: sums + 9 * torch.tensor([1.0, 3.0, 3.0, 3.0, 3.0])  # a rank of 9 tokens, each figure 3
-    trainer._compute_loss(trainer.model, batch)
-    for name in ("ratio", "approx_kl", "clip_fraction", "value_clip_fraction"):
-        one, both = trainer._metrics["train"][f"ppo/{name}"]
-        assert both == pytest.approx((one * n + 3 * 9) / (n + 9), rel=1e-6)
 
 
 def test_the_critic_is_held_against_what_came_and_not_against_itself(make):
@@ -210,10 +188,12 @@ def list_moved(model, before):
     return {name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])}
 
 
-@pytest.fixture(scope="module", params=["shared", "separate"])
+@pytest.fixture(scope="module", params=[("shared", None), ("separate", None), ("separate", LORA)])
 def trained(request, paths, tmp_path_factory):
     """A trainer after four steps."""
-    trainer = make_trainer(paths["qwen3"], tmp_path_factory.mktemp("run"), critic=request.param, max_steps=4)
+    critic, lora = request.param
+    folder = tmp_path_factory.mktemp("run")
+    trainer = make_trainer(paths["qwen3"], folder, peft_config=lora, critic=critic, max_steps=4)
     trainer.train()
     return trainer
 
@@ -253,24 +233,14 @@ def test_every_epoch_sees_each_completion_once_in_other_minibatches(make):
 
 def test_what_is_saved_loads_as_a_plain_model_with_the_critic_beside_it(trained, tmp_path):
     trained.save_model(str(tmp_path / "model"))
-    loaded, info = AutoModelForCausalLM.from_pretrained(tmp_path / "model", output_loading_info=True)
-    assert not info["missing_keys"] and not info["unexpected_keys"]
-    assert not any("critic" in name for name in load_file(tmp_path / "model" / "model.safetensors"))
-    assert not list_moved(loaded, copy_parameters(trained.model))
+    (weights,) = (tmp_path / "model").glob("*.safetensors")
+    assert not any("critic" in name for name in load_file(weights))
+    if weights.stem == "model":
+        loaded, info = AutoModelForCausalLM.from_pretrained(tmp_path / "model", output_loading_info=True)
+        assert not info["missing_keys"] and not info["unexpected_keys"]
+        assert not list_moved(loaded, copy_parameters(trained.model))
     assert load_file(tmp_path / "model" / "critic" / "model.safetensors")
     assert json.loads((tmp_path / "model" / "critic" / "kl_controller.json").read_text()) == {"coef": 0.05}
-
-
-@pytest.mark.parametrize("critic", ["shared", "separate"])
-def test_with_lora_the_adapter_and_the_critic_learn(make, tmp_path, critic):
-    lora = LoraConfig(task_type="CAUSAL_LM", target_modules="all-linear", r=4)
-    trainer = make(peft_config=lora, critic=critic, max_steps=4, save_strategy="steps", save_steps=4)
-    before = copy_parameters(trainer.model)
-    trainer.train()
-    moved = list_moved(trainer.model, before)
-    assert any("lora_B" in name for name in moved) and any(name.startswith("critic.") for name in moved)
-    assert all("lora" in name or name.startswith("critic.") for name in moved)
-    assert not any("critic" in name for name in load_file(tmp_path / "checkpoint-4" / "adapter_model.safetensors"))
 
 
 def test_a_missing_end_costs_its_penalty(make):
@@ -322,22 +292,13 @@ def loop_exact_kl(trainer, rollout):
     ],
 )
 def test_the_exact_kl_is_of_the_distributions_that_are_sampled_from(make, architecture, sampling, adapter):
-    lora = LoraConfig(task_type="CAUSAL_LM", target_modules="all-linear", r=4, init_lora_weights=False)
-    trainer = make(architecture, peft_config=lora if adapter else None, **sampling)
+    trainer = make(architecture, peft_config=LORA if adapter else None, **sampling)
     rollout, found = roll_out(trainer)
     assert trainer.model.training and found["ppo/kl_exact"] > 0.05
     kl, outside = loop_exact_kl(trainer, rollout)
     assert found["ppo/kl_exact"] == pytest.approx(kl, rel=1e-3)
     assert found["ppo/kl_outside"] == pytest.approx(outside, rel=1e-3)
     assert (outside > 0) == ("target_kl" not in sampling)
-
-
-def test_no_pass_is_taken_for_a_kl_that_nothing_needs(make):
-    _, found = roll_out(make(temperature=0.7))
-    assert "ppo/kl_exact" not in found and "ppo/kl" in found
-    trainer = make(init_kl_coef=0.0)
-    assert trainer.ref_model is None
-    assert roll_out(trainer)[1]["ppo/kl"] == 0
 
 
 def test_a_target_is_steered_to_by_the_exact_kl(make):
@@ -347,12 +308,3 @@ def test_a_target_is_steered_to_by_the_exact_kl(make):
     trainer.controller.update = lambda kl, completions: steered.append((kl, completions))
     _, found = roll_out(trainer, spread=0.0)
     assert steered == [(found["ppo/kl_exact"], len(PROMPTS))]
-
-
-def test_our_keys_reach_the_trainers_config_and_completions_come_without_groups():
-    args = build_args(
-        compose_config(["algo=ppo", "device=cpu", "algo.args.critic=separate", "algo.args.target_kl=0.1"])
-    )
-    assert (args.critic, args.target_kl, args.num_generations, args.generation_batch_size) == ("separate", 0.1, 1, 128)
-    with pytest.raises(ConfigError, match="^algo.args: .*num_generations=3"):
-        build_args(compose_config(["algo=ppo", "device=cpu", "+algo.args.num_generations=3"]))

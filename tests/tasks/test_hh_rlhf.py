@@ -1,3 +1,4 @@
+import gzip
 import json
 from collections import Counter
 
@@ -5,10 +6,12 @@ import pytest
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.tasks.hh_rlhf import DROPPED, KEPT, Pair, parse_pair
+from rlhf_exp.tasks import load_task
+from rlhf_exp.tasks.hh_rlhf import DROPPED, KEPT, SUBSETS, Pair, parse_pair
 from rlhf_exp.tasks.hh_rlhf import _split_pairs as split_pairs
+from rlhf_exp.tasks.synthetic import generate_pairs
 from rlhf_exp.tasks.task import Item
-from tests.tasks.building import make_task, write_rows
+from tests.tasks.building import CHAT_TEMPLATE, build_tokenizer, make_task, refuse, write_rows
 
 REAL = ROOT.parent / "shared" / "data" / "hh-rlhf"
 ASK = "\n\nHuman: Hi!\n\nAssistant:"
@@ -117,12 +120,8 @@ def test_no_prompt_is_in_two_splits_where_only_one_subset_has_a_test_part():
 
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data at {REAL}")
 def test_the_real_files_hold_the_known_odd_pairs_and_split_by_prompt():
-    task = configure(REAL).task
-    source = task.rows()
+    source = configure(REAL).task.rows()
     odd, splits = source.facts["dropped"] | source.facts["kept"], source.splits
-    assert source.read == {
-        "harmless-base": 2312, "helpful-base": 2354, "helpful-online": 1137, "helpful-rejection-sampled": 2749,
-    }  # fmt: skip
     # No pair is odd in two of the kinds that are dropped: these are the counts of the data's own MANIFEST.md.
     assert {kind: odd[kind] for kind in DROPPED} == {
         "not_ending_on_assistant": {"helpful-online": 2},
@@ -136,11 +135,83 @@ def test_the_real_files_hold_the_known_odd_pairs_and_split_by_prompt():
     }
     kept = {kind: sum(odd[kind].values()) for kind in KEPT}
     assert kept == {"inline_speaker": 117, "same_speaker_twice": 10, "empty_turn": 1}
-    items = [item for members in splits.values() for item in members]
-    assert len(items) == 8552 - 66 == len({item.id for item in items})
-    assert all(item.content.part == "test" for item in items)
     assert {name: len(rows) for name, rows in splits.items()} == {"train": 6732, "validation": 711, "test": 1043}
     homes = Counter(prompt for rows in splits.values() for prompt in {item.content.prompt for item in rows})
     assert max(homes.values()) == 1
-    in_chat = {json.dumps(task.write_prompt(item, chat=True)) for item in items}
-    assert len(in_chat) == len(homes)
+
+
+ROW = {"chosen": "\n\nHuman: Hi!\n\nAssistant: Hello.", "rejected": "\n\nHuman: Hi!\n\nAssistant: What?"}
+
+
+def read(path, subsets=("harmless-base",), source="file", hub_id="Anthropic/hh-rlhf"):
+    return list(make_task("hh_rlhf", source=source, path=str(path), hub_id=hub_id, subsets=list(subsets)).read_raw())
+
+
+def test_subset_and_part_are_read_off_the_name_or_the_folder(tmp_path):
+    for name in (
+        "harmless-base-test.jsonl.gz", "deep/helpful-base/train.jsonl", "deep/helpful-base/test.jsonl.gz",
+        "helpful-online.jsonl", "helpful-rejection-sampled/attestation.jsonl",  # "test" is but a part of a word
+    ):  # fmt: skip
+        write_rows(tmp_path / name, [ROW])
+    write_rows(tmp_path / "red-team-attempts" / "red_team_attempts.jsonl.gz", ["of another form"])
+    write_rows(tmp_path / "helpful-base" / "notes.txt", ["no pairs"])
+    assert Counter((subset, part) for _, subset, part, *_ in read(tmp_path, SUBSETS)) == {
+        ("harmless-base", "test"): 1, ("helpful-base", "train"): 1, ("helpful-base", "test"): 1,
+        ("helpful-online", None): 1, ("helpful-rejection-sampled", None): 1,
+    }  # fmt: skip
+    line = refuse(read, tmp_path / "deep", ["helpful-base", "helpful-online"])
+    assert line.startswith("task.subsets=") and line.endswith("use task.subsets=[helpful-base]")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"plain text",
+        b"\x1f\x8b\x08\x00" + b"\x00" * 6 + b"\xff" * 20,
+        gzip.compress(json.dumps(ROW).encode() * 3)[:-12],
+    ],
+    ids=["text", "a broken body", "cut off"],
+)
+def test_what_is_no_gzip_file_or_breaks_off_is_refused(tmp_path, content):
+    (tmp_path / "pairs.jsonl.gz").write_bytes(content)
+    assert "not a whole gzip file, broken or cut off after line " in refuse(read, tmp_path / "pairs.jsonl.gz")
+
+
+PLAIN, CHAT = build_tokenizer(), build_tokenizer(CHAT_TEMPLATE)
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory):
+    """Load 800 synthetic pairs of a file, or those of another path, for an algorithm."""
+    folder = tmp_path_factory.mktemp("hh_rlhf")
+    rows = [{"chosen": chosen, "rejected": rejected} for _, chosen, rejected in generate_pairs(800, seed=0)]
+    pairs = write_rows(folder / "pairs.jsonl.gz", rows)
+    (folder / "config.json").write_text("{}")  # what the check of reward.path looks for
+
+    def load(algo, *overrides, tokenizer=PLAIN, path=pairs):
+        by_algo = ["reward=model", f"reward.path='{folder}'"] if algo == "grpo" else []
+        source = ["task=hh_rlhf", "task.source=file", f"task.path='{path}'", "eval.rows=20"]
+        return load_task(compose_config([f"algo={algo}", *source, *by_algo, *overrides]), tokenizer)
+
+    return load
+
+
+def test_label_noise_swaps_a_share_of_the_training_pairs_and_no_held_out_one(load):
+    clean, noisy = (load("dpo", f"task.label_noise={share}") for share in (0.0, 0.3))
+    swapped = [{**row, "chosen": row["rejected"], "rejected": row["chosen"]} for row in clean.train]
+    pairs = list(zip(noisy.train, clean.train, swapped, strict=True))
+    assert all(row in (kept, other) for row, kept, other in pairs)
+    assert 0.2 < sum(row == other for row, _, other in pairs) / len(pairs) < 0.4
+    assert noisy.pairs == clean.pairs
+
+
+def test_prompts_are_sampled_on_once_each(load, tmp_path):
+    asked = [f"\n\nHuman: question {i % 100}\n\nAssistant:" for i in range(300)]
+    rows = [{"chosen": f"{ask} {i}", "rejected": f"{ask} no"} for i, ask in enumerate(asked)]
+    path = write_rows(tmp_path / "pairs.jsonl.gz", rows)
+    grpo, dpo = (load(algo, "eval.rows=5", path=path) for algo in ("grpo", "dpo"))
+    assert all(list(row) == ["id", "prompt"] for row in grpo.train)
+    assert len({row["prompt"] for row in grpo.train}) == len(grpo.train) == len(dpo.train) / 3
+    assert grpo.facts["train"]["repeated_prompts"] == 2 * len(grpo.train)
+    assert grpo.eval == dpo.eval and grpo.pairs == dpo.pairs
+    assert len({row["prompt"] for row in grpo.eval}) == 5
