@@ -238,7 +238,7 @@ def _tell_keys(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     parts = []
     for key, effects in compare_keys(groups, main.column).items():
         points = " points" if main.column.kind is SHARES else ""
-        told = [f"{SIDES[one.verdict]} {one.second} ({main.column.write_difference(one.interval)}{points})"
+        told = [f"{SIDES[one.is_clear]} {one.second} ({main.column.write_difference(one.interval)}{points})"
                 for one in effects]  # fmt: skip
         parts.append(f"{key.removeprefix('algo.args.')}: {effects[0].first} is {', '.join(told)}")
     if parts:

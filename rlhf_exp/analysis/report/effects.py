@@ -20,16 +20,13 @@ FEWEST_CELLS = 2
 
 
 class Effect(NamedTuple):
-    """The figure of one value of a key minus that of another, with an interval at the level that all effects share."""
+    """The figure of one value of a key minus that of another, with an interval at the level that all effects share, and
+    whether that excludes 0."""
 
     first: str
     second: str
     interval: Interval
-
-    @property
-    def verdict(self) -> int:
-        """1, -1, or 0 where the interval includes 0."""
-        return int(self.interval["low"] > 0) - int(self.interval["high"] < 0)
+    is_clear: bool
 
 
 def compare_keys(groups: Groups, column: Column) -> dict[str, list[Effect]]:
@@ -46,11 +43,13 @@ def compare_keys(groups: Groups, column: Column) -> dict[str, list[Effect]]:
     kind = DIFFERENCES if column.kind is SHARES else column.kind or LEVELS
     effects = defaultdict(list)
     for key, of in joined.items():
-        first, *others = sorted(of, key=lambda value, of=of: -of[value].mean())
+        means = {value: stacked.mean() for value, stacked in of.items()}
+        first, *others = sorted(means, key=means.__getitem__, reverse=True)
         for other in others:
             gaps = of[first] - of[other]
-            found = estimate(gaps.mean(0), [(measure_spread(gaps), 1 / len(gaps))], kind)
-            effects[key].append(Effect(first, other, limit(found.find_interval(level), kind)))
+            gap = estimate(gaps.mean(0), [(measure_spread(gaps), 1 / len(gaps))], kind)
+            interval = limit(gap.find_interval(level), kind)
+            effects[key].append(Effect(first, other, interval, (interval["low"] or 0) > 0))
     return effects
 
 
