@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +14,6 @@ from rlhf_exp.config import ROOT, trl_args
 from rlhf_exp.dry_run import show
 from rlhf_exp.runs.environment import read_command
 from rlhf_exp.runs.load import load_run
-from rlhf_exp.runs.manifest import staged
 
 DOCS = ROOT / "docs" / "python.md"
 
@@ -50,15 +47,6 @@ def test_a_run_is_written_as_the_command_line_writes_it(runs, command_line, tmp_
     assert of_python == of_shell
     assert [*done.overrides, "output_dir=there"] == load_run(Path("there")).overrides
     assert Path("outputs/latest").resolve() == done.path.resolve()
-
-
-def test_a_run_resumes_with_its_overrides(runs):
-    folder = run(compose(["max_tokens=48", "seed=1", "output_dir=there"])).path
-    (folder / "run.json").write_text('{"status": "failed"}')
-    with staged(folder / "checkpoints", "checkpoint-1") as staging:
-        (staging / "checkpoint-1").mkdir()
-    run(compose(["resume=there"]))
-    assert (runs[1].resume, runs[1].max_tokens, runs[1].seed) == ("there", 48, 1)
 
 
 def test_configs_of_the_users_own_and_of_studies(runs, tmp_path):
@@ -118,21 +106,14 @@ def test_a_dry_run_returns_nothing(runs, monkeypatch):
     assert len(shown) == 1 and os.listdir() == []
 
 
-def test_the_package_is_imported_without_its_parts():
-    code = "import sys, rlhf_exp; loaded = {name.partition('.')[0] for name in sys.modules}\n"
-    code += "assert not loaded & {'torch', 'hydra', 'omegaconf', 'yaml', 'numpy'}\n"
-    code += "from rlhf_exp import compose; compose(['seed=1']); assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not DOCS.is_file(), reason="docs are not installed with the package")
 def test_the_code_of_the_page_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    values = {}
-    for block in re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL):
+    values, page = {}, DOCS.read_text().replace("max_tokens=48", "max_tokens=8").replace("[3e-4, 1e-3, 3e-3]", "[3e-4]")
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(block, values)
     done = values["done"]
     assert done.status == "finished" and done.info["name"] == "from-python"
     assert len(values["steps"]) == 2 and len(values["runs"]) == 2 and values["page"].is_file()
-    assert re.findall("# (.*)", DOCS.read_text())[-1] in capsys.readouterr().out
+    assert re.findall("# (.*)", page)[-1] in capsys.readouterr().out

@@ -8,11 +8,10 @@ from importlib import import_module
 
 import pytest
 
-from rlhf_exp.analysis.report import terminal_table, write_report
+from rlhf_exp.analysis.report import write_report
 from rlhf_exp.analysis.report.page import TEXTS
 from rlhf_exp.commands import COMMANDS
-from rlhf_exp.errors import UNPRINTABLE, printable, say
-from rlhf_exp.runs.__main__ import main as list_runs
+from rlhf_exp.errors import UNPRINTABLE, printable
 from rlhf_exp.runs.files import write_json, write_jsonl
 from tests.analysis.report.test_golden import GOLDEN, SEEDS
 
@@ -99,39 +98,31 @@ def test_no_text_of_several_runs_becomes_an_element_of_their_comparison(tmp_path
     assert any("<script>alert(1)</script>" in text for text in compare_pages(write).text)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_code_for_a_terminal_gets_into_a_page_or_a_table(kind, tmp_path, capsys):
-    run_dir = shutil.copytree(GOLDEN / kind, tmp_path / "run")
-    text = "x" + CODES.replace("\ud800", "")
-    write_texts(run_dir, text)
-    (run_dir / ".hydra" / "overrides.yaml").write_text(json.dumps([text]))
-    write_report([run_dir], run_dir)
-    print(terminal_table(run_dir))
-    assert list_runs([str(tmp_path)]) == 0
-    say(CODES)
-    shown = capsys.readouterr()
-    pages = [without_scripts((run_dir / f"report.{end}").read_text()) for end in ("md", "html")]
-    for text in (*pages, shown.out, shown.err):
-        assert "u001b" in text
-        assert UNPRINTABLE.findall(text) == []
-
-
-def test_no_code_for_a_terminal_comes_from_a_name_a_status_or_a_title(tmp_path, monkeypatch, capsys):
+def test_no_code_for_a_terminal_comes_from_a_text_a_name_a_status_or_a_title(tmp_path, monkeypatch, capsys):
     name = CODES.replace("\ud800", "").replace("\r", "")
     monkeypatch.chdir(tmp_path)
     run_dir = shutil.copytree(GOLDEN / "grpo", tmp_path / name)
     (tmp_path / "s.yaml").write_text(json.dumps({"title": name, "stages": {"a": {"options": ["algo=none"]}}}))
-    other = shutil.copytree(GOLDEN / "grpo", tmp_path / "other")
-    write_json(other / "run.json", json.loads((other / "run.json").read_text()) | {"status": name})
+    others = [shutil.copytree(GOLDEN / kind, tmp_path / kind) for kind in KINDS]
+    for other in others:
+        write_texts(other, "x" + CODES.replace("\ud800", ""))
+        (other / ".hydra" / "overrides.yaml").write_text(json.dumps(["x" + CODES.replace("\ud800", "")]))
+    torn = shutil.copytree(GOLDEN / "grpo", tmp_path / "torn")
+    write_json(torn / "run.json", json.loads((torn / "run.json").read_text()) | {"status": name})
     for command, *arguments in (
-        ("report", run_dir), ("report", other), ("report", run_dir, other, "--out", tmp_path / name / "x"),
-        ("runs", tmp_path), ("diagnose", tmp_path), ("study", "s.yaml", "--dry-run", "--out", run_dir),
-        ("study", name), ("calibrate", tmp_path), ("samples", tmp_path / f"{name} x"), ("describe", f"x={name}"),
+        *(("report", run) for run in (run_dir, torn, *others)),
+        ("report", run_dir, *others, "--out", tmp_path / name / "x"),
+        ("runs", tmp_path), ("runs", tmp_path, "--json"), ("diagnose", tmp_path), ("samples", tmp_path / f"{name} x"),
+        ("study", "s.yaml", "--dry-run", "--out", run_dir), ("study", name), ("calibrate", tmp_path),
+        ("describe", f"x={name}"),
     ):  # fmt: skip
         import_module(COMMANDS[command]).main([str(text) for text in arguments])
         shown = capsys.readouterr()
         assert UNPRINTABLE.findall(shown.out + shown.err) == [], command
         assert "u001b" in shown.out + shown.err or command == "calibrate", command
+    for page in (run / f"report.{end}" for run in others for end in ("md", "html")):
+        text = without_scripts(page.read_text())
+        assert "u001b" in text and UNPRINTABLE.findall(text) == []
 
 
 def test_a_printable_text_is_read_back_as_json():
