@@ -3,7 +3,7 @@
 Writes the rules' scores of healthy runs of your own, by which `diagnose --calibration FILE` judges other runs, in place
 of those that ship with the package.
 
-A later run that is exchangeable with these n runs is then accused wrongly with a probability of at most 1 / (n + 1),
+A later run that is exchangeable with these n runs is then flagged wrongly with a probability of at most 1 / (n + 1),
 or calibration.LEVEL if that is larger. The runs must have been chosen without a look at what the rules say of them.
 """
 
@@ -45,7 +45,7 @@ def _work(arguments: list[str]) -> None:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     calibration = Calibration(scores, [str(run.path) for run in runs], parameters=largest + 1)
     save_calibration(calibration, args.out)
-    tell(f"written: {args.out}, {len(runs)} runs; a healthy run is accused with a probability of at most")
+    tell(f"written: {args.out}, {len(runs)} runs; a healthy run is flagged with a probability of at most")
     tell(f"1 in {calibration.odds}; use it with diagnose --calibration {args.out}")
 
 

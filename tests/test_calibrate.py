@@ -31,14 +31,14 @@ def healthy(tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
-def test_own_runs_decide_what_accuses(healthy, tmp_path):
+def test_own_runs_decide_what_flags(healthy, tmp_path):
     out = tmp_path / "own.json.gz"
     assert calibrate.main([str(healthy), "--out", str(out)]) == 0
     own = load_calibration(out)
     assert own.runs == 6
-    for growth, accused in ((0.02, False), (100.0, True)):
+    for growth, flagged in ((0.02, False), (100.0, True)):
         found = diagnose(list_metrics(growth), Evaluation(), CONFIG, calibration=own).findings
-        assert any(one.name == "gradient_spike" for one in found) is accused
+        assert any(one.name == "gradient_spike" for one in found) is flagged
 
 
 def test_too_few_runs_are_refused(healthy, capsys):

@@ -1,6 +1,6 @@
 """Thresholds that others publish, as expressions over the same series, to compare with; none was calibrated.
 
-    accuse("axolotl, KL above 2", run)     # True, False, or None where the run lacks the series
+    flag("axolotl, KL above 2", run)     # True, False, or None where the run lacks the series
 
 Sources: axolotl's docs/training_stability.qmd; verl's docs/algo/rollout_corr.md; tinker-cookbook's hyperparams.md;
 rewardspy; provenir; arXiv 2606.18487 (entropy); arXiv 2503.01491 (critic); arXiv 2410.08847 (dpo). A rule that names no
@@ -61,7 +61,7 @@ PUBLIC: dict[str, tuple[str, Callable[[Values], bool]]] = {
 """Name: (series, the rule). A difference to the source: tinker's figure is a KL, ours a mean absolute difference."""
 
 
-def accuse(name: str, run: Archived) -> bool | None:
+def flag(name: str, run: Archived) -> bool | None:
     keys, rule = PUBLIC[name]
     for key in keys.split("|"):
         if values := [row[key] for row in run.metrics if row.get(key) is not None]:

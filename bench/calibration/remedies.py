@@ -67,7 +67,7 @@ def compare(name: str, overrides: list[str], remedies: list[str], before: float 
 
 
 def judge(folder: Path, overrides: list[str]) -> tuple[list[Finding], list[str], float | None]:
-    """The findings that accuse the run, what they propose together, and its held-out accuracy after training."""
+    """The findings that flag the run, what they propose together, and its held-out accuracy after training."""
     execute([*overrides, "eval.seed=${seed}", f"output_dir={folder}"], folder)
     run = pack(folder)
     metrics, evaluation = to_rows(run["metrics"]), Evaluation(**run["evaluation"])

@@ -20,7 +20,7 @@ from typing import Any
 from archive import KINDS, OTHERS, Archived, read_archive
 from onset import list_onsets
 from others import MEANT as MEANT_OTHERS
-from public import PUBLIC, accuse
+from public import PUBLIC, flag
 from scipy.stats import beta
 from settings import CHECKS, DEVELOPED, GAINED_NOTHING, HERE, MEANT, SEVERAL_FAULTS
 
@@ -62,7 +62,7 @@ def list_parts(
 
 
 def calibrate(runs: dict[str, list[Archived]]) -> tuple[Calibration, list[dict[str, Any]], list[set[str]]]:
-    """The calibration that the package ships, what it says of each failure, and which rules accuse the fresh runs."""
+    """The calibration that the package ships, what it says of each failure, and which rules flag the fresh runs."""
     healthy = [run for run in runs["healthy"] if run.status == "finished"]
     found = [score_run(run.metrics, run.evaluation, run.config, run.samples) for run in healthy]
     for run, of_run in zip(healthy, found, strict=True):
@@ -73,23 +73,23 @@ def calibrate(runs: dict[str, list[Archived]]) -> tuple[Calibration, list[dict[s
     warned = {name for run in healthy for name, status in run.checks.items() if status == "warned"}
     verdicts = [judge(run, calibration, warned) for run in runs["failures"]]
     shown = [judge(run, calibration, set(), MEANT_OTHERS) for run in runs["others_failures_developed"]]
-    raised = Counter(name for verdict in verdicts + shown for name in verdict["accused"])
-    right = Counter(name for verdict in verdicts + shown for name in verdict["accused"] & verdict["right"])
+    raised = Counter(name for verdict in verdicts + shown for name in verdict["flagged"])
+    right = Counter(name for verdict in verdicts + shown for name in verdict["flagged"] & verdict["right"])
     counts = {name: [right[name], raised[name]] for name in sorted(raised)}
     fresh = [list_false(run, calibration) for run in runs["healthy_test"] if run.status == "finished"]
     settings = {run.name for run in runs["healthy_test"]}
-    accused = {run.name for run, by in zip(runs["healthy_test"], fresh, strict=True) if by}
+    flagged = {run.name for run, by in zip(runs["healthy_test"], fresh, strict=True) if by}
     others = {run.name for run in runs["others"] if list_false(run, calibration)}
     tested = {
-        "own": [len(accused), len(settings)],
+        "own": [len(flagged), len(settings)],
         "others": [len(others), len({run.name for run in runs["others"]})],
     }
     return replace(calibration, right=counts, tested=tested), verdicts, fresh
 
 
 def list_false(run: Archived, calibration: Calibration) -> set[str]:
-    """The rules that accuse a healthy run, but for what is true of settings that gain nothing."""
-    return {*list_accusing(run, calibration)} - ({STILL} if run.name in GAINED_NOTHING else set())
+    """The rules that flag a healthy run, but for what is true of settings that gain nothing."""
+    return {*list_flags(run, calibration)} - ({STILL} if run.name in GAINED_NOTHING else set())
 
 
 def _round(score: float | None) -> float | None:
@@ -101,14 +101,14 @@ def judge(
 ) -> dict[str, Any]:
     """What the diagnosis, and it and the preflight together, say of a failure; checks in `warned` warn of healthy runs
     too, and count only if they fail."""
-    findings = list_accusing(run, calibration)
+    findings = list_flags(run, calibration)
     right = set(meant[run.name][1].split())
     steps = [dates[0] for name in findings.keys() & right if (dates := findings[name].steps)]
     last = run.metrics[-1]["step"] if run.metrics else 1
     checks = {name for name, status in run.checks.items()
               if status == "failed" or status == "warned" and name not in warned}  # fmt: skip
     checked = checks & set(CHECKS.get(run.name, "").split())
-    return {"run": run, "accused": set(findings), "right": right, "test": run.seed not in DEVELOPED,
+    return {"run": run, "flagged": set(findings), "right": right, "test": run.seed not in DEVELOPED,
             "checks": checks, "verdict": weigh(findings.keys() & right, findings),
             "together": weigh(checked | findings.keys() & right, checks | findings.keys()),
             "onset": min(steps) / last if steps else None, "onset_step": min(steps, default=None)}  # fmt: skip
@@ -119,8 +119,8 @@ def weigh(right: Collection[str], named: Collection[str]) -> str:
 
 
 def cross_fit(calibration: Calibration) -> list[set[str]]:
-    """Of each healthy run the rules that accuse it by thresholds from the runs of the other settings."""
-    accused: list[set[str]] = [set() for _ in calibration.settings]
+    """Of each healthy run the rules that flag it by thresholds from the runs of the other settings."""
+    flagged: list[set[str]] = [set() for _ in calibration.settings]
     for setting in dict.fromkeys(calibration.settings):
         others = [i for i, name in enumerate(calibration.settings) if name != setting]
         kept: Scores = {rule: [values[i] for i in others] for rule, values in calibration.scores.items()}
@@ -129,8 +129,8 @@ def cross_fit(calibration: Calibration) -> list[set[str]]:
             if name == setting:
                 for rule, values in calibration.scores.items():
                     if (values[i] or 0.0) > thresholds.get(rule, float("inf")):
-                        accused[i].add(rule)
-    return accused
+                        flagged[i].add(rule)
+    return flagged
 
 
 @cache
@@ -150,8 +150,8 @@ def describe_runs(runs: dict[str, list[Archived]]) -> tuple[str, str]:
     return f"Runs: {', '.join(counts)}, in {hours:.1f} hours of one CPU core.", ""
 
 
-def list_accusing(run: Archived, calibration: Calibration) -> dict[str, Finding]:
-    """The findings that accuse it, by name."""
+def list_flags(run: Archived, calibration: Calibration) -> dict[str, Finding]:
+    """The findings that flag it, by name."""
     said = diagnose(run.metrics, run.evaluation, run.config, run.room, run.samples, calibration).findings
     return {found.name: found for found in said if found.severity != "info"}
 
@@ -165,7 +165,7 @@ def list_false_alarms(
     own, settings = calibration.tested["own"]
     counts = [
         ["**fresh seeds, shipped thresholds**: runs that set nothing", sum(map(bool, fresh)), len(fresh)],
-        ["**their settings**, with at least one accused run", own, settings],
+        ["**their settings**, with at least one flagged run", own, settings],
         ["cross-fitted over settings: a setting is judged by the others' thresholds", sum(map(bool, crossed)), n],
         ["the runs that set the shipped thresholds", standing(calibration), n],
         ["refused by the preflight", sum("failed" in of for of in checks), len(checks)],
@@ -177,8 +177,8 @@ def list_false_alarms(
     rows = [[f"`{run.name}`", run.seed, ", ".join(sorted(by)), how] for how, run, by in said if by]
     warned = Counter(name for run in healthy for name, status in run.checks.items() if status == "warned")
     more = f"Warnings of the preflight: {', '.join(f'{name} {n}' for name, n in warned.most_common()) or 'none'}."
-    more += f"\n\n{table(['accused healthy run', 'seed', 'by', 'how'], rows)}" if rows else ""
-    return table(["healthy runs", "accused"], [[what, interval(k, n)] for what, k, n in counts]), more
+    more += f"\n\n{table(['flagged healthy run', 'seed', 'by', 'how'], rows)}" if rows else ""
+    return table(["healthy runs", "flagged"], [[what, interval(k, n)] for what, k, n in counts]), more
 
 
 def standing(calibration: Calibration) -> int:
@@ -213,7 +213,7 @@ def list_failures(verdicts: list[dict[str, Any]]) -> tuple[str, str]:
         of_test = [v for v in of_kind if v["test"]]
         onsets = [v["onset"] for v in of_kind if v["onset"] is not None]
         right = sum(v["verdict"] == "rightly" for v in of_test)
-        found, checks = [v["accused"] for v in of_kind], most_common((v["checks"] for v in of_test), 2)
+        found, checks = [v["flagged"] for v in of_kind], most_common((v["checks"] for v in of_test), 2)
         rows.append([f"`{kind}`", harm, f"{right} of {len(of_test)}: {most_common(found, 1).split()[0]}"])
         details.append([
             f"`{kind}`", measure_harm([v["run"] for v in of_kind]), count(v for v in of_kind if not v["test"]),
@@ -238,10 +238,10 @@ def list_others(runs: dict[str, list[Archived]], calibration: Calibration) -> tu
         sick = [judge(run, calibration, set(), MEANT_OTHERS) for run in runs[f"others_failures{part}"]]
         named = [weigh_kind([v["verdict"] for v in sick if v["run"].name == kind]) for kind in by_name(sick)]
         settings = dict.fromkeys(run.name for run, _ in healthy)
-        accused = {run.name for run, by in healthy if by}
+        flagged = {run.name for run, by in healthy if by}
         sums += [
-            [f"{title}: healthy runs accused", interval(sum(bool(by) for _, by in healthy), len(healthy))],
-            ["their settings with an accused run", interval(len(accused), len(settings))],
+            [f"{title}: healthy runs flagged", interval(sum(bool(by) for _, by in healthy), len(healthy))],
+            ["their settings with a flagged run", interval(len(flagged), len(settings))],
             ["failures named rightly", interval(sum(v["verdict"] == "rightly" for v in sick), len(sick))],
             ["kinds named rightly in most of their runs", interval(named.count(True), len(named))],
         ]
@@ -251,11 +251,11 @@ def list_others(runs: dict[str, list[Archived]], calibration: Calibration) -> tu
         for name in by_name(sick):
             of_kind = [v for v in sick if v["run"].name == name]
             of_kinds.append([f"`{name}`", title, MEANT_OTHERS[name][0], measure_harm([v["run"] for v in of_kind]),
-                             count(of_kind), most_common((v["accused"] for v in of_kind), 4)])  # fmt: skip
+                             count(of_kind), most_common((v["flagged"] for v in of_kind), 4)])  # fmt: skip
     page = "Settings and kinds of failure of others (`bench/calibration/others.py`), by the diagnosis alone:"
     head = ["failure", "", "meant to show as", "accuracy, points", "rightly / wrongly / passed", "findings (runs)"]
     tested, mended = table(["", "of"], sums[:4]), table(["", "of"], sums[4:])
-    more = [mended, table(["healthy setting", "", "accused", "by"], of_settings), table(head, of_kinds)]
+    more = [mended, table(["healthy setting", "", "flagged", "by"], of_settings), table(head, of_kinds)]
     return f"{page}\n\n{tested}", "\n\n".join(more)
 
 
@@ -341,7 +341,7 @@ def list_public(
     for name in PUBLIC:
         counts = []
         for kind in ("healthy", "failures"):
-            found = [said for run in runs[kind] if (said := accuse(name, run)) is not None]
+            found = [said for run in runs[kind] if (said := flag(name, run)) is not None]
             counts.append(interval(sum(found), len(found)))
         rows.append([name, *counts])
     if (path := HERE / "provenir.json").exists():
@@ -350,7 +350,7 @@ def list_public(
             healthy, fresh, sick = (interval(of[kind][key], of[kind]["runs"]) for kind in KINDS)
             name = f"provenir 0.8.0, FlightRecorder, runs with rewards: {title}"
             rows += [[name, healthy, sick], [f"{name}, fresh healthy runs", fresh, "-"]]
-    return "", table(["rule", "healthy runs accused", "failures accused (by any name)"], rows)
+    return "", table(["rule", "healthy runs flagged", "failures flagged (by any name)"], rows)
 
 
 def list_thresholds(calibration: Calibration) -> tuple[str, str]:
@@ -362,7 +362,7 @@ def list_thresholds(calibration: Calibration) -> tuple[str, str]:
         shown = ["-", "-"] if limit is None else [f"{max(known):.2f}", f"{limit:.2f}"]
         rows.append([f"`{rule}`", len(known), *shown, f"{right} of {raised}"])
         said += [f"{rule} {right} of {raised}"] if raised else []
-    page = f"How often the name is that of the cause, of the failures that a rule accuses: {', '.join(said)}."
+    page = f"How often the name is that of the cause, of the failures that a rule flags: {', '.join(said)}."
     return page, table(["rule", "healthy runs", "largest score", "threshold", "right, on failures"], rows)
 
 

@@ -61,7 +61,7 @@ def test_a_name_that_no_finding_has_is_refused():
     assert all("no finding is named " in problem and "did you mean" in problem for problem in caught.value.problems)
 
 
-def test_an_ignored_finding_is_listed_as_such_and_accuses_nobody():
+def test_an_ignored_finding_is_listed_as_such_and_flags_no_run():
     metrics = [{"step": 1, "loss": None}]
     config = {"algo": {"name": "sft", "args": {"learning_rate": 0.1}}, "monitor": {"ignore": ["nonfinite_loss"]}}
     found = diagnose(metrics, Evaluation(), config)

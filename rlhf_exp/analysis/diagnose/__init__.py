@@ -56,15 +56,15 @@ def diagnose(
     above.sort(key=lambda finding: (SEVERITIES.index(finding.severity), (finding.steps or [math.inf])[0]))
     muted = run.setting("monitor.ignore", [])
     findings = [finding for finding in above if finding.name not in muted]
-    accusing = [finding for finding in findings if finding.severity != "info"]
+    flagging = [finding for finding in findings if finding.severity != "info"]
     remedies = {rule.name: suspicion.remedies for rule, suspicion in suspicions}
-    told = _answer(run, accusing or findings, remedies)
+    told = _answer(run, flagging or findings, remedies)
     judged = {
         rule.name
         for rule, suspicion in suspicions
         if rule.severity == "info" or rule.name in calibration.thresholds or suspicion.score == math.inf
     }
-    worst: Severity = accusing[0].severity if accusing else "info"
+    worst: Severity = flagging[0].severity if flagging else "info"
     return Diagnosis(
         findings=findings,
         health="ok" if worst == "info" else worst,
@@ -75,7 +75,7 @@ def diagnose(
         },
         changed=list_changes(run),
         ignored=[finding.name for finding in above if finding.name in muted],
-        remedies=told if accusing else [],
+        remedies=told if flagging else [],
     )
 
 
@@ -86,7 +86,7 @@ def find_alarms(
     room: int | None = None,
     calibration: Calibration | None = None,
 ) -> list[Finding]:
-    """The findings of a run so far that accuse it: those of training series, each with its first step in `steps`. An
+    """The findings of a run so far that flag it: those of training series, each with its first step in `steps`. An
     alarm that is raised at some step is a finding of the whole run too.
 
     Args:
@@ -100,7 +100,7 @@ def find_alarms(
 def score_run(
     metrics: MetricRows, evaluation: Evaluation, config: dict[str, Any], samples: Sequence[Completion] = ()
 ) -> dict[str, float | None]:
-    """Of each rule that can accuse the run's score, for a calibration; None where it does not apply."""
+    """Of each rule that can flag the run's score, for a calibration; None where it does not apply."""
     suspicions = _apply_rules(Signals(metrics, evaluation, config, None, samples))
     scores = {rule.name: suspicion.score for rule, suspicion in suspicions}
     return {rule.name: scores.get(rule.name) for rule in RULES if rule.severity != "info"}
@@ -119,7 +119,7 @@ def _apply_rules(run: Signals) -> list[tuple[Rule, Suspicion]]:
 
 
 def _describe(rule: Rule, suspicion: Suspicion, calibration: Calibration, parameters: int | None) -> Finding:
-    """A finding without a remedy yet. Its steps are the first and the last whose score accuses. One whose rule was
+    """A finding without a remedy yet. Its steps are the first and the last whose score flags it. One whose rule was
     never right, and that is no exact fact, is a symptom."""
     is_note, right = rule.severity == "info", calibration.right or load_calibration().right
     steps = [

@@ -1,7 +1,7 @@
-"""Which score of a rule accuses a run: thresholds from the scores of healthy runs, none of them set by hand.
+"""Which score of a rule flags a run: thresholds from the scores of healthy runs, none of them set by hand.
 
     calibration = load_calibration()
-    calibration.thresholds["kl_drift"]      # 1.2: a run whose score is above it is accused; absent: not calibrated
+    calibration.thresholds["kl_drift"]      # 1.2: a run whose score is above it is flagged; absent: not calibrated
 
 Full conformal prediction (Vovk et al. 2005; Angelopoulos and Bates 2023, arXiv:2107.07511, section 6). In the bag of n
 healthy runs and a new one each score is standardised, per rule, by mean and standard deviation of the other runs of the
@@ -10,8 +10,8 @@ way, so that if the new run is exchangeable with the healthy ones its figure is 
 of at most k / (n + 1): a bound per run, over all rules together. k is the largest that LEVEL allows, at least 1.
 
 The figures of healthy runs depend on the new run's scores. `find_thresholds` takes the largest that any new run could
-make each of them, which gives each rule one fixed threshold. Whoever is above it is accused by the full construction
-as well, so that the bound holds, and an alarm at any step (the maximum of a running score only grows) is an accusation
+make each of them, which gives each rule one fixed threshold. A run above it is flagged by the full construction
+as well, so that the bound holds, and an alarm at any step (the maximum of a running score only grows) is a flag
 at the end too: one bound for alarms and diagnosis.
 
 Runs on which rules were shaped look better than later ones, and are not exchangeable with them. So what a finding of
@@ -37,7 +37,7 @@ FLOOR = 0.1
 """Added to the standard deviation as an independent error: scores are logarithms and angles, a tenth of which is
 little. It is the same for every bag, and the bound holds for any."""
 LEVEL = 1 / 1000
-"""How often a healthy run may be accused, if there are so many healthy runs: more of them make a threshold surer, and
+"""How often a healthy run may be flagged, if there are so many healthy runs: more of them make a threshold surer, and
 not higher."""
 TAIL = 0.999
 """The quantile at which rules of few and of many runs are made alike: few often have a small deviation by chance."""
@@ -47,11 +47,11 @@ Scores = dict[str, list[float | None]]
 
 
 def find_thresholds(scores: Scores) -> dict[str, float]:
-    """The score of each rule above which a new run is accused, whatever its other scores are; without the rules that
+    """The score of each rule above which a new run is flagged, whatever its other scores are; without the rules that
     have too few healthy runs.
 
     Args:
-        scores: of n healthy runs; a new run is accused wrongly with a probability of at most
+        scores: of n healthy runs; a new run is flagged wrongly with a probability of at most
             count_above(n) / (n + 1).
     """
     figures, described = [-math.inf] * len(next(iter(scores.values()), [])), {}
@@ -120,7 +120,7 @@ class Calibration:
     parameters: int = 10_000_000
     """No calibration run had a larger model."""
     tested: dict[str, list[int]] = field(default_factory=dict)
-    """Of `own` and of `others` settings how many have a healthy run that set nothing and is accused, and how many there
+    """Of `own` and of `others` settings how many have a healthy run that set nothing and is flagged, and how many there
     are. Without them every healthy run counts as one that no rule was made on."""
 
     @property
@@ -129,7 +129,7 @@ class Calibration:
 
     @property
     def odds(self) -> int:
-        """A healthy run that is exchangeable with these is accused at most once in so many."""
+        """A healthy run that is exchangeable with these is flagged at most once in so many."""
         return (self.runs + 1) // count_above(self.runs)
 
     @cached_property

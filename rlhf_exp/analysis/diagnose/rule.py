@@ -6,7 +6,7 @@
         return Suspicion(course, "likely cause", ["max_tokens=128"])
 
 Its name is the finding's name. It returns a suspicion of every run to which it applies, healthy or not: the scores of
-the healthy calibration runs decide which score accuses (calibration.py), and makes a finding of it. A score is higher
+the healthy calibration runs decide which score flags it (calibration.py), and makes a finding of it. A score is higher
 the sicker the run, and light-tailed: a logarithm, a share or a difference of the run's recent rows from its start. That
 of a step reads only rows up to it, so that an alarm during training and the diagnosis after it agree. A score of
 infinity is an exact fact.
@@ -86,7 +86,7 @@ def rule(severity: Severity, *needs: str, of: Collection[str] = TRAINED) -> Call
     """Add the function to RULES.
 
     Args:
-        severity: error or warning; an info never accuses, needs no calibration, and is told whenever it is returned.
+        severity: error or warning; an info flags no run, needs no calibration, and is told whenever it is returned.
         needs: series without which the rule does not apply, a|b if either will do; evaluation/PATH for a figure with an
             interval in evaluation.json.
         of: the algorithms that it applies to.

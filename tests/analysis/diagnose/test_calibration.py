@@ -41,7 +41,7 @@ def draw(rng, runs, heavy=False):
     }
 
 
-def is_accused(scores, thresholds):
+def is_flagged(scores, thresholds):
     """Whether a score of the last run is above its threshold."""
     last = {name: values[-1] for name, values in scores.items() if values[-1] is not None}
     return any(score > thresholds.get(name, math.inf) for name, score in last.items())
@@ -49,7 +49,7 @@ def is_accused(scores, thresholds):
 
 @pytest.mark.parametrize("heavy", [False, True])
 @pytest.mark.parametrize(("healthy", "kth"), [(6, 1), (19, 1), (20, 3)])
-def test_a_run_like_the_healthy_ones_is_accused_at_most_k_times_in_n_plus_1(healthy, kth, heavy, monkeypatch):
+def test_a_run_like_the_healthy_ones_is_flagged_at_most_k_times_in_n_plus_1(healthy, kth, heavy, monkeypatch):
     monkeypatch.setattr(of_package, "LEVEL", kth / 20.5)
     assert of_package.count_above(healthy) == kth
     rng, bags, full, fixed = np.random.default_rng(0), 1500, 0, 0
@@ -58,7 +58,7 @@ def test_a_run_like_the_healthy_ones_is_accused_at_most_k_times_in_n_plus_1(heal
         figures = standardise(scores)
         by_figure = figures[-1] > sorted(figures[:-1])[-kth]
         thresholds = find_thresholds({name: values[:-1] for name, values in scores.items()})
-        by_threshold = is_accused(scores, thresholds)
+        by_threshold = is_flagged(scores, thresholds)
         assert by_figure or not by_threshold
         full, fixed = full + by_figure, fixed + by_threshold
     level = kth / (healthy + 1)
@@ -84,7 +84,7 @@ def test_a_rule_of_few_healthy_runs_is_not_calibrated():
     assert standardise({"rare": [1.0, 2.0, 9.0, None]}) == [-math.inf] * 4
 
 
-def test_an_equal_score_does_not_accuse_and_infinity_always_does():
+def test_an_equal_score_does_not_flag_and_infinity_always_does():
     calibration = Calibration({"flat": [0.0] * 10})
     assert not calibration.is_above("flat", 0.0)
     assert calibration.is_above("flat", 0.2)

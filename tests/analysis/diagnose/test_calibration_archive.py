@@ -25,8 +25,8 @@ def test_induced_failures_are_named_as_often_as_the_shipped_calibration_says(ben
     found = [bench.judge(run, calibration, set()) for run in bench.read_archive("failures")]
     others = bench.read_archive("others_failures_developed")
     found += [bench.judge(run, calibration, set(), bench.MEANT_OTHERS) for run in others]
-    raised = Counter(name for verdict in found for name in verdict["accused"])
-    right = Counter(name for verdict in found for name in verdict["accused"] & verdict["right"])
+    raised = Counter(name for verdict in found for name in verdict["flagged"])
+    right = Counter(name for verdict in found for name in verdict["flagged"] & verdict["right"])
     assert {name: [right[name], raised[name]] for name in raised} == calibration.right
 
 

@@ -54,7 +54,7 @@ def test_each_kind_of_failure_is_named(kind):
     assert len(report.found) <= 7
 
 
-def test_the_tables_have_every_rule_that_accuses():
+def test_the_tables_have_every_rule_that_flags():
     of_their_own = {"nonfinite_loss", "reward_apart_from_outcome", "wrong_reference"}
     tested = {name for name, *_ in (*SILENT.values(), *SICK.values())} | {*load_calibration().right} | of_their_own
     assert tested == {of.name for of in RULES if of.severity != "info"}
@@ -62,7 +62,7 @@ def test_the_tables_have_every_rule_that_accuses():
 
 @pytest.mark.parametrize("algo", HEALTHY)
 @pytest.mark.parametrize("seed", [101, 102, 103])
-def test_a_healthy_run_is_not_accused(algo, seed):
+def test_a_healthy_run_is_not_flagged(algo, seed):
     report = judge(algo=algo, seed=seed)
     assert report.health == "ok", report.found
 
@@ -71,7 +71,7 @@ def peak(x):
     return 3.0 if abs(x - 0.5) < 0.02 else 0.1 * x
 
 
-WRONGLY_ACCUSED = {
+WRONGLY_FLAGGED = {
     "one point of the probe": (HEALTHY["grpo"] | {"probe/kl": peak}, {}, 40),
     "one gradient": ({"grad_norm": lambda x: 5e3 if x == 0.5 else 0.5}, {}, 41),
     "format farming of two steps": (
@@ -93,9 +93,9 @@ WRONGLY_ACCUSED = {
 }
 
 
-@pytest.mark.parametrize("kind", WRONGLY_ACCUSED)
-def test_what_is_harmless_is_not_accused(kind):
-    courses, changes, rows = WRONGLY_ACCUSED[kind]
+@pytest.mark.parametrize("kind", WRONGLY_FLAGGED)
+def test_what_is_harmless_is_not_flagged(kind):
+    courses, changes, rows = WRONGLY_FLAGGED[kind]
     assert judge(courses, evaluation=make_evaluation(**changes), rows=rows).found == {}
 
 
@@ -119,7 +119,7 @@ def test_a_control_arm_is_judged_as_such():
     [(0.9, lambda x: -0.02 * x, True, "ok"), (0.9, lambda x: 0.02 * x, False, "ok"),
      (1.0, lambda x: -0.02 * x, False, "warning")],
 )  # fmt: skip
-def test_a_sampled_kl_below_0_is_explained_by_the_cut_of_sampling_without_accusing(top_p, kl, told, health):
+def test_a_sampled_kl_below_0_is_explained_by_the_cut_of_sampling_without_a_flag(top_p, kl, told, health):
     report = judge({"kl_k1": kl}, config=make_config(args={"top_p": top_p}))
     finding = report.found.get("sampled_kl_is_cut")
     assert (finding is not None, report.health) == (told, health)
@@ -186,7 +186,7 @@ LONGER = ["algo.args.num_generations=32", "+algo.args.max_steps=800"]
 def test_only_a_start_with_no_right_answer_is_told_to_begin_with_sft(correct, course, task, remedies):
     courses = {"outcome/correct": lambda x: course, "frac_reward_zero_std": lambda x: 0.99}
     evaluation = make_evaluation(**FLAT, counts={"correct": correct, "partial": 4, "failed": 28 - correct})
-    both = [  # a note has a remedy where nothing accuses the run
+    both = [  # a note has a remedy where nothing flags the run
         judge(courses, evaluation=evaluation, config=CONFIG | {"task": task}, calibration=calibration).found[name]
         for name, calibration in (("no_reward_variance", None), ("no_measurable_gain", Calibration({})))
     ]

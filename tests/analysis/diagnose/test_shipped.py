@@ -64,7 +64,7 @@ def test_a_series_that_is_plainly_sick_is_named(kind):
 
 
 @pytest.mark.parametrize("kind", SOUND)
-def test_a_series_that_is_plainly_sound_is_not_accused(kind):
+def test_a_series_that_is_plainly_sound_is_not_flagged(kind):
     algo, courses, evaluation = SOUND[kind]
     report = tell(algo, courses, **evaluation)
     assert report.health == "ok", {name: one.evidence for name, one in report.found.items()}

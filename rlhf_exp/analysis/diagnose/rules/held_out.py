@@ -33,7 +33,7 @@ def overfitting(run: Signals) -> Suspicion | None:
 @rule("warning", "evaluation/paired/difference")
 def accuracy_fell(run: Signals) -> Suspicion | None:
     """How many standard errors held-out accuracy has fallen: the smaller of the falls on the test rows, which are
-    paired, and on the validation rows of training, so that no chance of one set accuses; over the root of 2 where only
+    paired, and on the validation rows of training, so that no chance of one set flags; over the root of 2 where only
     one is known."""
     if run.is_control:
         return None
