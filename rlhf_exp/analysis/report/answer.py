@@ -28,7 +28,7 @@ from rlhf_exp.runs.figures import begin, percent, write_name
 FAR_BELOW = 10
 """A difference this many times below what was detectable is too small to matter, if neither more seeds nor more rows
 would detect it."""
-FEW = 4
+FEW = 2
 """So many differences without a verdict are named."""
 MOST_SIZES = 6
 """Of more contrasts than these a sentence says the names alone."""

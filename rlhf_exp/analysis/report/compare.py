@@ -45,8 +45,7 @@ class Comparison:
     computed once, for the page, the terminal and a study.
 
     Attributes:
-        labels: the setting of each run, by its folder; by default what the runs' configs say. Runs with labels are a
-            study's, whose answer is three sentences, and what else was seen stands below the results.
+        labels: the setting of each run, by its folder; by default what the runs' configs say.
     """
 
     runs: list[Run]
@@ -90,10 +89,10 @@ def describe_runs(found: Comparison) -> list[Block]:
     shared = ", ".join(f"{name}={value}" for name, value in find_shared(runs).items() if value)
     blocks: list[Block] = [Heading(f"{len(runs)} runs compared", 1), Text(f"Shared by all: {shared or 'nothing'}.")]
     main, more = found.remarks
-    blocks += [Heading("Answer"), *main, *([] if found.labels else more)]
+    blocks += [Heading("Answer"), *main]
     all_runs = _runs_table(groups, names)
     blocks += _describe_results(measured, tests, about, all_runs) if measured else [Heading("Runs"), all_runs]
-    blocks += [Heading("What else was seen"), *more] if found.labels and more else []
+    blocks += [Heading("What else was seen"), *more] if more else []
     for run in runs:
         blocks += describe_status(run, f"{names[run.path]}.")
     if plots := plot_runs(groups):
@@ -105,12 +104,11 @@ def describe_runs(found: Comparison) -> list[Block]:
 
 
 def tabulate_study(found: Comparison) -> list[Block]:
-    """A row per setting, with its seeds and the main figures, and the answer; of a study in three sentences."""
+    """A row per setting, with its seeds and the main figures, and the answer in three sentences."""
     if not found.measured:
         return [Text("No run was measured after training.")]
     table = _table(found.measured, _choose(columns.SHORT, found.about, found.measured))
-    main, more = found.remarks
-    return [table, footnote(NOTES["study"]), *main, *([] if found.labels else more)]
+    return [table, footnote(NOTES["study"]), *found.remarks.main]
 
 
 def _describe_results(
