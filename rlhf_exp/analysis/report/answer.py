@@ -137,7 +137,7 @@ def describe_answer(groups: Groups, measured: Groups, tests: dict[str, Tests], a
     keys = [*_tell_keys(measured, tests)] if is_one_task else []
     gains, further = (pairs, starts) if any(found.named for found in tests.values()) else (starts, pairs)
     last, other = ([health], unclear) if health.kind != "ok" or not unclear else (unclear, [health])
-    return Answer([*_tell_limits(groups, measured), *best, *(keys or gains), *last],
+    return Answer([*_tell_limits(groups, measured), *keys, *best, *([] if keys else gains), *last],
                   [*(gains if keys else ()), *further, *others, *other])  # fmt: skip
 
 
@@ -188,9 +188,9 @@ def _tell_limits(groups: Groups, measured: Groups) -> Iterator[Block]:
         parts.append(f"held-out rows differ: {shared:,} are shared by all, and differences are of shared rows alone")
     if missing := ["/".join(run.path.parts[-2:]) for run in join_groups(groups) if not run.evaluation.trained]:
         rest = f" and {len(missing) - MANY} more" if len(missing) > MANY else ""
-        parts.append(f"not evaluated: {', '.join(missing[:MANY])}{rest}")
+        parts.append(f"left out, since they were not evaluated: {', '.join(missing[:MANY])}{rest}")
     if parts:
-        yield Callout("warning", "Not comparable.", _close(parts))
+        yield Callout("warning", "Caution.", begin(_close(parts)))
 
 
 def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
@@ -242,7 +242,7 @@ def _tell_keys(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
                 for one in effects]  # fmt: skip
         parts.append(f"{key.removeprefix('algo.args.')}: {effects[0].first} is {', '.join(told)}")
     if parts:
-        yield Callout("info", "By key.", f"{'; '.join(parts)}; each over the settings that differ in it alone.")
+        yield Callout("info", "What mattered.", f"{'; '.join(parts)}; each over the settings that differ in it alone.")
 
 
 def _tell_starts(tests: dict[str, Tests]) -> Iterator[Block]:
@@ -306,7 +306,8 @@ def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:
         size = write_size(main.column, max(contrast.detectable for contrast in unclear))
         needed = [f"{one.first} against {one.second} {_write_needed(one)}" for one in unclear[:FEW]]
         needed += [f"and {len(unclear) - FEW} more"] if len(unclear) > FEW else []
-        parts.append(f"differences in {name} below about {size}; to find the observed ones takes: {', '.join(needed)}")
+        found = f"differences between two settings in {name} below about {size}"
+        parts.append(f"{found}; to find the observed ones needs: {', '.join(needed)}")
     if main.untested:
         parts.append(f"not tested, for one seed, or no figures of rows that all share: {', '.join(main.untested)}")
     if parts:
@@ -335,8 +336,8 @@ def _list_cells(column: Column) -> tuple[Column, ...]:
         Column("settings", lambda contrast: f"{contrast.first} - {contrast.second}"),
         Column("difference", lambda contrast: contrast.interval, column.write_difference),
         Column("verdict", lambda contrast: WORDS[contrast.verdict]),
-        Column("would show", lambda contrast: write_size(column, contrast.detectable)),
-        Column("would take", lambda contrast: None if contrast.verdict else _write_needed(contrast)),
+        Column("detectable", lambda contrast: write_size(column, contrast.detectable)),
+        Column("needed", lambda contrast: None if contrast.verdict else _write_needed(contrast)),
     )
 
 

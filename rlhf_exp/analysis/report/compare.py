@@ -35,6 +35,7 @@ from rlhf_exp.analysis.report.page import NOTES, Block, Figures, Heading, Table,
 from rlhf_exp.analysis.report.plots import Plot, plot_frontier, plot_gains, plot_readings
 from rlhf_exp.analysis.report.samples import compare_samples
 from rlhf_exp.analysis.report.summary import describe_status
+from rlhf_exp.analysis.stats import Interval
 from rlhf_exp.runs.figures import duration, write_name
 from rlhf_exp.runs.load import Run
 
@@ -107,7 +108,7 @@ def tabulate_study(found: Comparison) -> list[Block]:
     """A row per setting, with its seeds and the main figures, and the answer in three sentences."""
     if not found.measured:
         return [Text("No run was measured after training.")]
-    table = _table(found.measured, _choose(columns.SHORT, found.about, found.measured))
+    table = _table(found.measured, _choose(columns.SHORT, found.about, found.measured), found.tests)
     return [table, footnote(NOTES["study"]), *found.remarks.main]
 
 
@@ -180,11 +181,17 @@ def _rank(groups: Groups) -> Groups:
 
 
 def _table(measured: Groups, shown: list[Column], tests: dict[str, answer.Tests] | None = None) -> Table:
-    """A row for each setting: its seeds, and the means over them. The first is marked if the tests of the first figure
-    find it better than every other."""
-    means = [column._replace(read=lambda row, c=column: mean_over_seeds(row[1], c)) for column in shown]
-    table = fill([Column("setting", itemgetter(0)), Column("seeds", lambda row: len(row[1])), *means], measured.items())
+    """A row for each setting: its seeds, and the means over them. The gain in the first figure has the interval of its
+    test, as in the answer and the picture. The first setting is marked if the tests find it better than every other."""
     main = next(iter(tests.values()), None) if tests else None
+    tested = {one.first: one.interval for one in main.starts} if main else {}
+    gain = columns.GAINS.get(main.column.name) if main else None
+
+    def read(column: Column, label: str, group: list[Run]) -> Interval | None:
+        return (tested.get(label) if column is gain else None) or mean_over_seeds(group, column)
+
+    means = [column._replace(read=lambda row, c=column: read(c, *row)) for column in shown]
+    table = fill([Column("setting", itemgetter(0)), Column("seeds", lambda row: len(row[1])), *means], measured.items())
     is_best = main is not None and main.differs_from_all(next(iter(measured)), len(measured) - 1)
     return table._replace(marked=(0,) if is_best else ())
 

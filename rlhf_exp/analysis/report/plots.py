@@ -110,7 +110,7 @@ def plot_gains(gains: Sequence[tuple[str, Interval]], figure: "Column") -> Plot:
     style = {"color": BLUE, "marker": "o", "markersize": 7, "elinewidth": 2, "linestyle": "none"}
     lines = [Line(values, places, x_bounds=bounds, style=style)] if gains else []
     name = "accuracy" if figure.kind is SHARES else figure.name
-    caption = f"Gain in held-out {name} over the start model, as tested; of one run, over its rows"
+    caption = f"Gain in held-out {name} over the start model, with its interval"
     panel = Panel(f"gain in held-out {name}{unit}", "", lines, [cut(label) for label, _ in gains])
     return Plot("gains", caption, [panel], 1.0 + 0.36 * len(gains))
 

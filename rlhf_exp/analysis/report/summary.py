@@ -31,6 +31,7 @@ WRITERS = {"%": percent, "counts": lambda counts: " / ".join(map(str, counts.val
 COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 VERDICTS = ("ok", "info", "error")
 MOST_CHANGES = 3
+ONE_SEED = "This is one seed, and another may differ."
 CHANGED = ("rose", "did not measurably change", "fell")
 OFTEN = ("more often than", "not measurably more often than", "less often than")
 
@@ -96,7 +97,8 @@ def verdict(run: Run) -> Callout:
         sides = f"{100 * before.accuracy['value']:.1f}% before and {100 * after.accuracy['value']:.1f}% after"
         sentence = f"Held-out accuracy {CHANGED[place]}: {sides}, a difference of {points(difference)} points on"
         plan = _plan(difference, paired.n) if place == 1 else ""
-        return Callout(VERDICTS[place], f"{sentence} {paired.n:,} rows.", f"{plan} {untrained}".strip())
+        more = f"{plan} {untrained}".strip()
+        return Callout(VERDICTS[place], f"{sentence} {paired.n:,} rows.", f"{more} {ONE_SEED}".strip())
     if rate := paired.win_rate:
         place = _judge(rate, 0.5)
         sentence = f"By reward the trained model wins {OFTEN[place]} it loses: {percent(rate)} of {paired.n}"
@@ -132,7 +134,7 @@ def list_changes(run: Run) -> list[Callout]:
 
 def describe_health(run: Run) -> list[Callout]:
     """The worst finding with its cause and what to try, and the names of the others; of a run that goes on its alarms.
-    Empty if nothing was checked."""
+    Empty if nothing was checked. It is red where the verdict is."""
     found = run.diagnosis
     findings = sorted(found.findings if found.health else run.alarms, key=lambda one: SEVERITIES.index(one.severity))
     if not findings and not found.health:
@@ -143,7 +145,8 @@ def describe_health(run: Run) -> list[Callout]:
     also = f"\nAlso found: {', '.join(one.name.replace('_', ' ') for one in others)}." if others else ""
     kind = found.health or worst.severity
     told = explain(worst.model_copy(update={"remedy": tell_remedies(found) or worst.remedy}), also)
-    return [Callout(kind, f"Health: {kind}, {worst.name.replace('_', ' ')}.", told)]
+    colour = "error" if verdict(run).kind == "error" else kind
+    return [Callout(colour, f"Health: {kind}, {worst.name.replace('_', ' ')}.", told)]
 
 
 def explain(finding: Finding, also: str = "") -> str:

@@ -170,15 +170,15 @@ def count_verdicts(verdicts: list[Verdict]) -> dict[str, int]:
 
 
 def describe_verdicts(verdicts: list[Verdict]) -> list[Block]:
-    """The rule, the counts, and a row for each claim, judged ones first."""
-    verdicts = sorted(verdicts, key=lambda one: one.verdict == UNTESTED)
+    """The counts, the rule, and a row for each claim, by verdict."""
+    verdicts = sorted(verdicts, key=lambda one: list(VERDICTS).index(one.verdict))
     counts = count_verdicts(verdicts)
     rule = NOTES["claims"].format(judged=len(verdicts) - counts[UNTESTED])
     found = f"Of {len(verdicts)} claims: {', '.join(f'{name} {n}' for name, n in counts.items())}."
     head = ["claim", "verdict", "what it says", "these runs", "the hand-made study"]
     rows = [[one.name, one.verdict, one.claim.says, _write_measured(one), one.claim.figure] for one in verdicts]
     title = Heading("The hand-made study and these runs")
-    return [title, Text(rule), Text(found), Table(head, rows), footnote(NOTES["claims_measured"])]
+    return [title, Text(found), Text(rule), Table(head, rows), footnote(NOTES["claims_measured"])]
 
 
 def _measure(claim: Claim, groups: Groups) -> list[Measured] | str:
@@ -209,7 +209,9 @@ def _write_measured(found: Verdict) -> str:
     word = "of" if claim.expect == "value" else "than"
     goal = "" if claim.value is None else f" {word} {_write(claim.value, share, False)}"
     margin = f", margin {_write(claim.margin, share, signed).lstrip('+')}" if claim.margin else ""
-    would = f"; would show {_write(found.detectable, share, signed).lstrip('+')}" if found.verdict == UNCLEAR else ""
+    would = ""
+    if found.verdict == UNCLEAR:
+        would = f"; detectable from {_write(found.detectable, share, signed).lstrip('+')}"
     return f"{claim.label}: {figures}; {seeds} seeds{rows} (expected: {claim.expect}{goal}{margin}{would})"
 
 

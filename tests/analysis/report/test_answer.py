@@ -92,7 +92,7 @@ def test_a_study_says_what_is_best_what_was_gained_and_what_is_sick_or_cannot_be
     groups["bnpo"][1].info.max_tokens = 32
     tests = compare_figures(groups, "bnpo")
     titles = [block.title for block in describe_answer(groups, groups, tests, []).main]
-    assert titles == ["Not comparable.", "Highest.", "Against bnpo.", "Health."]
+    assert titles == ["Caution.", "Highest.", "Against bnpo.", "Health."]
 
 
 def test_what_is_not_comparable_is_said_first(groups):
@@ -100,8 +100,8 @@ def test_what_is_not_comparable_is_said_first(groups):
     groups["bnpo"][0].config["reward"] = {"weights": {"short": 1.0}}
     unmeasured = replace(groups["grpo"][0], evaluation=Evaluation())
     found = said(groups | {"lost": [unmeasured]}, groups)
-    assert [*found][0] == "Not comparable."
-    limits = found["Not comparable."]
+    assert [*found][0] == "Caution."
+    limits = found["Caution."]
     assert "max_tokens differs (64, 32)" in limits and "no reward is compared" in limits
     assert limits.endswith("/grpo0.")
 
@@ -110,9 +110,9 @@ def test_pairs_that_only_some_runs_rank_are_no_other_rows(groups):
     text = dict.fromkeys(("prompt", "chosen", "rejected"), "")
     number = dict.fromkeys(("chosen_reward", "rejected_reward", "margin", "chosen_tokens", "rejected_tokens"), 1)
     groups["grpo"][0].preferences.append(Pair(which="trained", id="pair-1", **text, **number))
-    assert "Not comparable." not in said(groups)
+    assert "Caution." not in said(groups)
     groups["grpo"][1] = replace(groups["grpo"][1], samples=groups["grpo"][1].samples[:-1])
-    assert "held-out rows differ: 127 are shared by all" in said(groups)["Not comparable."]
+    assert "held-out rows differ: 127 are shared by all" in said(groups)["Caution."]
 
 
 def test_single_seeds_are_not_tested_but_listed(groups, tmp_path):

@@ -28,12 +28,12 @@ def test_each_key_is_compared_over_the_settings_that_differ_in_it_alone(swept):
     assert (loss.first, loss.second, loss.is_clear) == ("grpo", "bnpo", True)
     assert loss.interval["value"] == pytest.approx(sum(gaps) / 2)
     assert not beta.is_clear and beta.interval["low"] <= 0 <= beta.interval["high"]
-    told = said(swept)["By key."]
+    told = said(swept)["What mattered."]
     assert "loss_type: grpo is above bnpo (+" in told and " is not clearly different from 0." in told
 
 
 def test_keys_without_settings_that_differ_in_one_alone_are_not_compared(swept):
     del swept["bnpo beta=0.1"]
-    assert compare_keys(swept, TRAINED) == {} and "By key." not in said(swept)
+    assert compare_keys(swept, TRAINED) == {} and "What mattered." not in said(swept)
     del swept["bnpo beta=0.0"]
     assert compare_keys(swept, TRAINED) == {}
