@@ -140,7 +140,7 @@ def list_problems(error: ValidationError, value: Any, key: str = "") -> list[Pro
         key, kind, value = fitting[0].key, fitting[0].kind, fitting[0].value
         hint = " or ".join(dict.fromkeys(problem.hint for problem in fitting))
         near = suggest(value, _QUOTED.findall(hint)) or suggest(_OTHER_WORDS.get(str(value).casefold(), value), _WORDS)
-        problems.append(Problem(key, kind, value, f"{hint}{near if kind == 'type' else ''}"))
+        problems.append(Problem(key, kind, value, f"{hint}{near if kind == 'type' and value is not None else ''}"))
     return problems
 
 

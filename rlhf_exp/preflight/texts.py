@@ -87,6 +87,8 @@ def check_held_rows(trainer: Any, given: int) -> Check:
     """How many of the `given` rows the trainer holds after its own cutting, and how many of those teach nothing: pairs
     whose answers are the same tokens, and the same answer with both labels."""
     held, args, idle = trainer.train_dataset, trainer.args, 0
+    if held and not {"rejected_ids", "label", "completion_ids", "input_ids"} & held[0].keys():
+        return Check("rows_teach", "skipped", f"{type(trainer).__name__} holds its rows in columns of other names")
     most, left_out = getattr(args, "max_length", None), 0 if getattr(args, "packing", False) else given - len(held)
     kept = slice(None, most)
     if most is not None and getattr(args, "truncation_mode", "keep_start") == "keep_end":
@@ -143,7 +145,7 @@ def check_leaks(experiment: Experiment) -> list[Check]:
     """Whether the training prompts hold a value of their row, such as the answer, that the held-out prompts do not
     hold: a policy then learns to copy it. A value of one letter, as of a choice, stands in most texts."""
     sides = [experiment.task.train, experiment.task.eval]
-    names = sorted(sides[0][0].keys() - {"prompt"}) if all(sides) else []
+    names = sorted((sides[0][0].keys() & sides[1][0].keys()) - {"prompt"}) if all(sides) else []
     if not names:
         return []
     shares = {name: [_count_held(rows, name) / len(rows) for rows in sides] for name in names}

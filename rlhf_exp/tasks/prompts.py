@@ -27,7 +27,7 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, task: TaskRows, size: i
     if unknown := count_unknown(tokenizer, prompts):
         words = ", ".join(f"{word!r} ({n})" for word, n in unknown.most_common(5))
         found = f"{len(unknown)} words of its prompts are not in the model's vocabulary: {words}"
-        raise ConfigError([f"task={task.name}: {found}; use ranges that the model knows, or another model"])
+        raise ConfigError([f"task={task.name}: {found}; use another model: tiny_qwen2 reads any text"])
     rows = [*task.train, *task.eval, *task.pairs]
     if size is not None and max(tokenizer.get_vocab().values()) >= size:  # else no text can hold such a token
         beyond = {token for row in rows for ids in _encode_texts(tokenizer, row) for token in ids if token >= size}

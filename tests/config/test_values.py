@@ -29,6 +29,7 @@ INTEGER, NUMBER = "x=true: must be a valid integer", "x=1e-3: must be a valid nu
         (True, int, [INTEGER]), ("1e-3", float, [NUMBER]), (1, bool, ["x=1: must be a valid boolean"]),
         (1.0, int, ["x=1.0: must be a valid integer"]), (float("nan"), float, ["x=nan: must be a finite number"]),
         ("", str, ["x='': must be a string of at least 1 character"]),
+        (None, int, ["x=null: must be a valid integer"]),
         ("None", int | None, ["x=None: must be a valid integer; did you mean null?"]),
         ("TRUE", bool, ["x=TRUE: must be a valid boolean; did you mean true?"]),
         ("yes", bool, ["x=yes: must be a valid boolean; did you mean true?"]),

@@ -62,6 +62,8 @@ def test_an_answer_that_stands_in_the_training_prompts_alone_is_a_warning(tmp_pa
         [{"id": f"{text} {n}", "prompt": f"Add 7 and 9 . {text.format(n)}", "answer": n} for n in numbers]
         for text, numbers in ((shown, range(40, 60)), (held, range(60, 80)))
     )
+    for row in train:
+        row["completion"] = "Add"  # of training rows alone, and it stands in every prompt
     found = check(tmp_path, "grpo", rows=train, held_out=held_out)["no_leaks"]
     assert found.status == status
     assert status == "passed" or found.figures == {"column": "answer", "train": 1.0, "held_out": 0.0}

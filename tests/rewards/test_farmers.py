@@ -22,7 +22,7 @@ def farm(name, template=SUM):
 
 
 def test_every_reward_has_its_farmer():
-    assert set(FARMERS.TRICKS) | {"model"} == set(REWARDS), "what a reward model pays for depends on the model"
+    assert set(FARMERS.TRICKS) | {"model"} == set(REWARDS), "a reward needs its trick in TRICKS of bench/farmers.py"
 
 
 @pytest.mark.parametrize("name", ["outcome", "length_efficiency", "graduated"])

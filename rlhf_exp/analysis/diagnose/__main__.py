@@ -105,7 +105,7 @@ def _describe(path: Path, diagnosis: Diagnosis, notes: Sequence[str] = ()) -> li
     lines += [f"  changed: {line}" for line in diagnosis.changed]
     missing = [f"{rule} ({', '.join(needs)})" for rule, needs in diagnosis.missing.items()]
     lists = {"checked": diagnosis.checked or ["nothing"], "not calibrated": diagnosis.uncalibrated}
-    lists["not checked, for want of"] = missing
+    lists["not checked, since too little was logged or measured of"] = missing
     return [*lines, *(f"  {what}: {', '.join(names)}" for what, names in lists.items() if names)]
 
 

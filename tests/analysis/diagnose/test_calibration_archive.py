@@ -20,6 +20,7 @@ def bench(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.learning
 def test_induced_failures_are_named_as_often_as_the_shipped_calibration_says(bench):
     calibration = load_calibration()
     found = [bench.judge(run, calibration, set()) for run in bench.read_archive("failures")]

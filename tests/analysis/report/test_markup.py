@@ -112,7 +112,7 @@ def test_no_code_for_a_terminal_comes_from_a_text_a_name_a_status_or_a_title(tmp
     for command, *arguments in (
         *(("report", run) for run in (run_dir, torn, *others)),
         ("report", run_dir, *others, "--out", tmp_path / name / "x"),
-        ("runs", tmp_path), ("runs", tmp_path, "--json"), ("diagnose", tmp_path), ("samples", tmp_path / f"{name} x"),
+        ("runs", tmp_path), ("diagnose", tmp_path), ("samples", tmp_path / f"{name} x"),
         ("study", "s.yaml", "--dry-run", "--out", run_dir), ("study", name), ("calibrate", tmp_path),
         ("describe", f"x={name}"),
     ):  # fmt: skip
