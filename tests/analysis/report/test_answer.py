@@ -67,7 +67,7 @@ def test_of_few_settings_all_pairs_are_compared_and_the_best_is_named_first(grou
     assert [(pair.first, pair.second) for pair in others][-1] in {(alike, "bnpo"), ("bnpo", alike)}
     assert found["The others."].startswith(f"{alike} is above bnpo (+")
     assert "ot clearly different from it: " in found["Against the start model."]
-    unclear = "Differences in held-out accuracy below about .* points; to find the observed ones takes: {} against {} "
+    unclear = "Differences between two settings in held-out accuracy below about .* points; .* needs: {} against {} "
     assert re.match(unclear.format(best.first, alike), found["Cannot be told."])
 
 
@@ -112,7 +112,7 @@ def test_pairs_that_only_some_runs_rank_are_no_other_rows(groups):
     groups["grpo"][0].preferences.append(Pair(which="trained", id="pair-1", **text, **number))
     assert "Caution." not in said(groups)
     groups["grpo"][1] = replace(groups["grpo"][1], samples=groups["grpo"][1].samples[:-1])
-    assert "held-out rows differ: 127 are shared by all" in said(groups)["Caution."]
+    assert "Held-out rows differ: 127 are shared by all" in said(groups)["Caution."]
 
 
 def test_single_seeds_are_not_tested_but_listed(groups, tmp_path):
