@@ -81,7 +81,7 @@ def shorten(words):
     """The overrides of the first job of a command, with two steps and few rows."""
     args = parse_flags(PARSER, words)
     swept = {"seed", "loss_type", "max_tokens", "algo", "algo.trainer", "experiment", "+remedy", "reward"}
-    swept = swept | {"algo.args.beta"} if args.multirun else ()
+    swept = swept | {"algo.args.beta", "eval.seed"} if args.multirun else ()
     job = [text.split(",")[0] if text.partition("=")[0] in swept else text for text in args.overrides]
     job = [text for text in job if not text.startswith(("hydra/", "hydra."))]
     if "dry_run=true" in job:
