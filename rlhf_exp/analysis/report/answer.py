@@ -20,7 +20,7 @@ from rlhf_exp.analysis.report.columns import REWARD, TESTED, TRAINED, Column, fi
 from rlhf_exp.analysis.report.effects import compare_keys
 from rlhf_exp.analysis.report.groups import MANY, Groups, find_varied, join_groups, name_rewards
 from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Callout, Heading, Text, footnote
-from rlhf_exp.analysis.stats import DIFFERENCES, LEVEL, LEVELS, SHARES, START, Contrast, compare_settings
+from rlhf_exp.analysis.stats import DIFFERENCES, LEVEL, LEVELS, SHARES, START, Contrast, Interval, compare_settings
 from rlhf_exp.analysis.stats.collapse import find_collapsed
 from rlhf_exp.analysis.stats.intervals import standard_error
 from rlhf_exp.runs.figures import begin, percent, write_name
@@ -72,6 +72,11 @@ class Tests(NamedTuple):
     def pairs(self) -> list[Contrast]:
         return [contrast for contrast in self.contrasts if contrast.second != START]
 
+    @property
+    def gains(self) -> dict[str, Interval]:
+        """Of each setting the difference to the start model, with the interval that decides."""
+        return {start.first: start.interval for start in self.starts}
+
     def differs_from_all(self, label: str, others: int) -> bool:
         """Whether a setting differs from each of so many others."""
         found = [pair for pair in self.pairs if label in (pair.first, pair.second) and pair.verdict]
@@ -116,6 +121,11 @@ def compare(
     kind = DIFFERENCES if column.kind is SHARES else column.kind or LEVELS
     contrasts = compare_settings(trained, gains, named, kind, centre, level)
     return Tests(column, contrasts, [label for label in present if label not in trained], named)
+
+
+def find_main(tests: dict[str, Tests]) -> Tests | None:
+    """Those of the first figure, by which settings are sorted."""
+    return next(iter(tests.values()), None)
 
 
 def find_about(groups: Groups, tests: dict[str, Tests]) -> list[str]:
@@ -221,7 +231,7 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
 
 def _tell_pairs(tests: dict[str, Tests]) -> Iterator[Block]:
     """The first figure of all settings against that of the named one, or the clear differences between the others."""
-    main = next(iter(tests.values()), None)
+    main = find_main(tests)
     if main is None or not main.pairs:
         return
     if main.named:
@@ -232,22 +242,18 @@ def _tell_pairs(tests: dict[str, Tests]) -> Iterator[Block]:
 
 def _tell_keys(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     """What each varied key changes by itself, where several were varied."""
-    main = next(iter(tests.values()), None)
+    main = find_main(tests)
     if main is None or main.named or main.untested:
         return
-    parts = []
-    for key, effects in compare_keys(groups, main.column).items():
-        points = " points" if main.column.kind is SHARES else ""
-        told = [f"{SIDES[one.is_clear]} {one.second} ({main.column.write_difference(one.interval)}{points})"
-                for one in effects]  # fmt: skip
-        parts.append(f"{key.removeprefix('algo.args.')}: {effects[0].first} is {', '.join(told)}")
+    parts = [f"{key.removeprefix('algo.args.')}: {effects[0].first} is {_tell(main, effects)}"
+             for key, effects in compare_keys(groups, main.column).items()]  # fmt: skip
     if parts:
         yield Callout("info", "What mattered.", f"{'; '.join(parts)}; each over the settings that differ in it alone.")
 
 
 def _tell_starts(tests: dict[str, Tests]) -> Iterator[Block]:
     """The first figure of all settings against that of the start model."""
-    main = next(iter(tests.values()), None)
+    main = find_main(tests)
     if main and main.starts:
         is_ok = any(start.verdict > 0 for start in main.starts)
         yield Callout("ok" if is_ok else "info", "Against the start model.", begin(_close([_tell(main, main.starts)])))

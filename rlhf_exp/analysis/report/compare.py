@@ -119,7 +119,7 @@ def _describe_results(
     gains, *others = _plot_results(measured, tests)
     figures, more = ([Figures(drawn)] if (drawn := [plot for plot in plots if plot.panels[0].lines]) else []
                      for plots in ([gains], others))  # fmt: skip
-    main = next(iter(tests.values()), None)
+    main = answer.find_main(tests)
     if main is None:
         return [*figures, Heading("Runs"), all_runs, *more, *describe_grid(measured, main), *list_differences(measured)]
     shown = _choose(columns.MEASURED, about, measured)
@@ -135,7 +135,8 @@ def _plot_results(measured: Groups, tests: dict[str, answer.Tests]) -> list[Plot
     reading; without lines if there is none."""
     column = columns.find_ranked(join_groups(measured)) or columns.TRAINED
     gain = columns.GAINS[column.name]
-    tested = {one.first: one.interval for found in tests.values() if found.column is column for one in found.starts}
+    main = answer.find_main(tests)
+    tested = main.gains if main and main.column is column else {}
     of_one = {label: gain.read(group[0]) for label, group in measured.items() if len(group) == 1}
     gains = {label: (tested | of_one).get(label) or mean_over_seeds(group, gain) for label, group in measured.items()}
     kls, levels, lenient = ({label: mean_over_seeds(group, one) for label, group in measured.items()}
@@ -183,9 +184,8 @@ def _rank(groups: Groups) -> Groups:
 def _table(measured: Groups, shown: list[Column], tests: dict[str, answer.Tests] | None = None) -> Table:
     """A row for each setting: its seeds, and the means over them. The gain in the first figure has the interval of its
     test, as in the answer and the picture. The first setting is marked if the tests find it better than every other."""
-    main = next(iter(tests.values()), None) if tests else None
-    tested = {one.first: one.interval for one in main.starts} if main else {}
-    gain = columns.GAINS.get(main.column.name) if main else None
+    main = answer.find_main(tests or {})
+    tested, gain = (main.gains, columns.GAINS.get(main.column.name)) if main else ({}, None)
 
     def read(column: Column, label: str, group: list[Run]) -> Interval | None:
         return (tested.get(label) if column is gain else None) or mean_over_seeds(group, column)

@@ -1,37 +1,27 @@
 """What each varied key changes by itself: the mean difference between settings that differ in it alone.
 
-compare_keys(groups, TRAINED)  ->  {"max_tokens": [Effect("96", "48", {"value": 0.12, "low": 0.08, ...})], ...}
+compare_keys(groups, TRAINED)  ->  {"max_tokens": [Contrast("96", "48", ...)], ...}
 """
 
 from collections import defaultdict
 from collections.abc import Hashable
-from typing import NamedTuple
 
 import numpy as np
 
 from rlhf_exp.analysis.frame import stack_settings
 from rlhf_exp.analysis.report.columns import Column
 from rlhf_exp.analysis.report.groups import Groups, read_choices
-from rlhf_exp.analysis.stats import DIFFERENCES, LEVEL, LEVELS, SHARES, Interval
-from rlhf_exp.analysis.stats.crossed import estimate, limit, measure_spread
+from rlhf_exp.analysis.stats import DIFFERENCES, LEVEL, LEVELS, SHARES, Contrast
+from rlhf_exp.analysis.stats.crossed import estimate, measure_spread
 
 FEWEST_CELLS = 2
 """Choices of the other keys over which a key is averaged; with one it is a difference of two settings."""
 
 
-class Effect(NamedTuple):
-    """The figure of one value of a key minus that of another, with an interval at the level that all effects share, and
-    whether that excludes 0."""
-
-    first: str
-    second: str
-    interval: Interval
-    is_clear: bool
-
-
-def compare_keys(groups: Groups, column: Column) -> dict[str, list[Effect]]:
+def compare_keys(groups: Groups, column: Column) -> dict[str, list[Contrast]]:
     """Of each varied key the highest value against each other one, over the choices of the other keys that were run
-    with all its values, their seeds and rows. Empty unless two keys were varied and every setting has two seeds."""
+    with all its values, their seeds and rows; all contrasts share LEVEL. Empty unless two keys were varied and every
+    setting has two seeds."""
     figures = stack_settings(groups, column.model, str(column.rows))
     choices = dict(zip(groups, read_choices(groups), strict=True))
     values = {key: {of[key] for of in choices.values()} for key in next(iter(choices.values()), {})}
@@ -48,8 +38,7 @@ def compare_keys(groups: Groups, column: Column) -> dict[str, list[Effect]]:
         for other in others:
             gaps = of[first] - of[other]
             gap = estimate(gaps.mean(0), [(measure_spread(gaps), 1 / len(gaps))], kind)
-            interval = limit(gap.find_interval(level), kind)
-            effects[key].append(Effect(first, other, interval, (interval["low"] or 0) > 0))
+            effects[key].append(Contrast(first, other, gap, len(gaps), gaps.shape[1], kind, level))
     return effects
 
 

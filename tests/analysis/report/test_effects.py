@@ -25,9 +25,9 @@ def test_each_key_is_compared_over_the_settings_that_differ_in_it_alone(swept):
     [loss], [beta] = effects["loss_type"], effects["algo.args.beta"]
     figures = {label: sum(TRAINED.read(run)["value"] for run in group) / 2 for label, group in swept.items()}
     gaps = [figures[f"grpo beta={beta}"] - figures[f"bnpo beta={beta}"] for beta in ("0.0", "0.1")]
-    assert (loss.first, loss.second, loss.is_clear) == ("grpo", "bnpo", True)
+    assert (loss.first, loss.second, loss.verdict) == ("grpo", "bnpo", 1)
     assert loss.interval["value"] == pytest.approx(sum(gaps) / 2)
-    assert not beta.is_clear and beta.interval["low"] <= 0 <= beta.interval["high"]
+    assert beta.verdict == 0 and beta.interval["low"] <= 0 <= beta.interval["high"]
     told = said(swept)["What mattered."]
     assert "loss_type: grpo is above bnpo (+" in told and " is not clearly different from 0." in told
 
