@@ -54,7 +54,7 @@ def baseline_sentence(run: Run) -> str | None:
         return None
     family, figures = find_best(run)
     ahead = f"; trained minus that: {points(figures.trained_minus)} points" if figures.trained_minus else ""
-    return f"the start model reaches {percent(figures.accuracy)} when it is sampled in another way ({family}){ahead}"
+    return f"the start model reaches {percent(figures.accuracy)} if only its sampling is changed ({family}){ahead}"
 
 
 def find_best(run: Run) -> tuple[str, Baseline]:

@@ -48,7 +48,7 @@ def describe_progress(run: Run) -> list[Block]:
     if run.evaluation.baselines and figure == "accuracy":
         family, best = find_best(run)
         ends = dict.fromkeys((0, max(1, run.info.steps)), exact(at("accuracy", "value")(best)))
-        series.append(Series(f"start model, sampled in another way ({family})", ends, 1, "dash"))
+        series.append(Series(f"start model with its sampling changed ({family})", ends, 1, "dash"))
     return [_draw(figure, series)] if series else []
 
 
