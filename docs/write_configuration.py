@@ -7,6 +7,7 @@ there: behind its value, or in the lines above it.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import takewhile
@@ -136,26 +137,32 @@ def _write_group(group: str) -> Iterator[str]:
     schemas = list_groups(get_hints(Config)[group])
     files = {name: read_rows(CONF / group / f"{name}.yaml", f"{group}.") for name in list_options(group)}
     allowed = [_list_allowed(schema, f"{group}.") for schema in schemas]
-    shared = {
-        key for keys in allowed for key in keys if sum(key in others for others in allowed) > 1 or not schemas[1:]
-    }
+    # An option whose key may be something else than that of most others has it for itself.
+    usual = {key: Counter(others[key] for others in allowed if key in others).most_common(1)[0]
+             for keys in allowed for key in keys}  # fmt: skip
+    shared = {key for key, (_, n) in usual.items() if n > 1 or not schemas[1:]}
     of_option = {}
     if group == "algo":
         of_option = {name: _list_arguments(name) for name in ALGORITHMS}
     elif schemas[1:]:
         pairs = zip(schemas, allowed, strict=True)
         of_option = {name: keys for schema, keys in pairs for name in get_args(get_hints(schema)["name"])}
+
+    def is_usual(name: str, key: str) -> bool:
+        return key in shared and of_option.get(name, {}).get(key, usual[key][0]) == usual[key][0]
+
     rows = dict(whole)
-    for file in files.values():
+    for name, file in files.items():
         for key, row in file.items():
-            if key in shared:
+            if is_usual(name, key):
                 first = rows.setdefault(key, row)
                 same = first.value == row.value or key in whole
                 rows[key] = Row(key, first.value if same else CHOSEN, first.about or row.about)
-    found = {key: text for keys in (*allowed, *of_option.values()) for key, text in keys.items()}
+    found = {key: text for keys in of_option.values() for key, text in keys.items()}
+    found |= {key: text for key, (text, _) in usual.items()}
     yield _write_list(rows.values(), found, f"### Keys of `{group}`\n")
     for name in [name for name in of_option if name in files]:
-        own = [row for key, row in files[name].items() if key not in shared and row != whole.get(key)]
+        own = [row for key, row in files[name].items() if not is_usual(name, key) and row != whole.get(key)]
         yield _write_list(own, of_option[name], f"### Keys of `{group}={name}`\n")
 
 

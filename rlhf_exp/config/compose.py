@@ -31,6 +31,7 @@ from rlhf_exp.config.rules.files import find_missing_files
 from rlhf_exp.config.schema import TASKS, Config
 from rlhf_exp.config.values import build
 from rlhf_exp.errors import ConfigError, Problem, show
+from rlhf_exp.tasks.mixture import COMMON, PARTS
 
 Check = Callable[[Config], Iterable[str]]
 
@@ -125,6 +126,7 @@ def parse(cfg: DictConfig, settings: DictConfig, further: Sequence[Check] = (), 
             combined, then files that are missing or cannot be written, then what `further` finds.
     """
     fill_sets(cfg)
+    fill_parts(cfg)
     # Typed values first: values derived from a wrong one would only repeat the problem, or fail to resolve.
     unresolved: Any = OmegaConf.to_container(cfg, resolve=False)
     if wrong := check_types(unresolved):
@@ -162,3 +164,15 @@ def fill_sets(cfg: DictConfig) -> None:
             keys = {key: value for key, value in keys.items() if key not in ("name", "defaults")}
             with open_dict(sets):
                 sets[name] = OmegaConf.merge({"task": task, "reward": None}, keys, given)
+
+
+def fill_parts(cfg: DictConfig) -> None:
+    """Add to each part of a mixture the keys that it leaves out: those of conf/task, and of the mixture."""
+    parts = OmegaConf.select(cfg, "task.of") if OmegaConf.select(cfg, "task.name") == "mixture" else None
+    for name, given in parts.items() if isinstance(parts, DictConfig) else ():
+        if isinstance(given, DictConfig):
+            task, common = given.get("name", name), {key: f"${{task.{key}}}" for key in COMMON}
+            whole: Any = OmegaConf.load(ROOT / "conf" / "task" / f"{task}.yaml") if task in PARTS else {}
+            with open_dict(parts):
+                parts[name] = OmegaConf.merge(whole, common, {"name": task}, given)
+                parts[name].pop("defaults", None)

@@ -4,6 +4,7 @@ explain_key("algo.args.max_lenght", "dpo")   ->  "no such key; did you mean algo
 explain_key("peft.lora.r", "grpo")           ->  "a key of peft=lora and peft=qlora alone; use peft=lora"
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
@@ -44,6 +45,10 @@ SYNONYMS = {
     "hub.push": ("push_to_hub",),
     "resume": ("checkpoint",),
 }
+
+
+_PART = re.compile(r"(task\.of|eval\.sets)\.[^.]+(?=\.)")
+"""The name of what holds keys of a task: a part of a mixture, or an evaluation set."""
 
 
 class Key(NamedTuple):
@@ -101,6 +106,9 @@ def explain_key(key: str, algo: str = "grpo") -> str:
     alike = [name for name in known if name.rpartition(".")[2] == end]
     neighbours = [name for name in known if name.rpartition(".")[0] == place]
     near = key if key in known else meant or nearest(key, alike) or nearest(key, neighbours) or nearest(key, known)
+    if (part := _PART.match(key)) and not neighbours:
+        found = nearest(f"task{key.removeprefix(part[0])}", [name for name in known if name.startswith("task.")])
+        near = found and f"{part[0]}{found.removeprefix('task')}"
     near = near or nearest(key, [f"algo.args.{name}" for args in read_recorded().values() for name in args])
     return f"no such key{f'; did you mean {near}?' if near else ''}"
 

@@ -151,14 +151,26 @@ class PolicyEvaluator:
             trained = self.measured["trained"].completions if "trained" in self.measured else None
             more["baselines"] = self.best.describe(self.experiment.cfg.max_tokens, trained)
         samples = list[Completion]()
-        for name, of in self.sets.items():
+        for name, of in {**self._divide(), **self.sets}.items():
             section: dict[str, Any] = {which: one.section for which, one in of.items()}
             if "trained" in of:
                 sides = of["baseline"].completions, of["trained"].completions
                 section["paired"] = compare(*sides, self.experiment.cfg.max_tokens)
             more["sets"] = more.get("sets", {}) | {name: section}
-            samples += _list_samples(of, set=name)
+            samples += _list_samples(of, set=name) if name in self.sets else []
         write_measured(self.experiment.folder.path, self.measured, samples, **more)
+
+    def _divide(self) -> dict[str, dict[str, Measured]]:
+        """What has been measured of each part of a mixture, by its name."""
+        cfg, parts = self.experiment.cfg, dict[str, dict[str, Measured]]()
+        for name in cfg.task.parts:
+            ids = {row["id"] for row in self.experiment.task.eval if row["task"] == name}
+            for which, of in self.measured.items():
+                own = [one for one in of.completions if one.id in ids]
+                k = cfg.eval.completions if which == "baseline" else None
+                if own:
+                    parts.setdefault(name, {})[which] = Measured(summarise(own, cfg.max_tokens, k), own)
+        return parts
 
     def _measure_loss(self, start_model: Model) -> tuple[dict[str, Any], list[answers.Scored]]:
         """The start model's `loss`, and the demonstrations that it is of; or `loss_left_out`, a sentence why there is

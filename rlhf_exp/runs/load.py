@@ -114,6 +114,12 @@ class Run:
         """The samples of one model without greedy ones."""
         return [one for one in self.samples if one.which == which and one.decoding == "sampled"]
 
+    @property
+    def parts(self) -> dict[str, Evaluation]:
+        """What was measured of each task of a mixture, by the name of the part."""
+        others = read_key(self.config, "eval.sets", {})
+        return {name: found for name, found in self.evaluation.sets.items() if name not in others}
+
     def at_set(self, name: str) -> "Run":
         """The same with the task, the reward and the measurements of an evaluation set, if it has that, in place of its
         own."""

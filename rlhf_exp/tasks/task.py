@@ -34,6 +34,7 @@ TASKS = {
     "file": "File",
     "gsm8k": "Gsm8k",
     "hh_rlhf": "HhRlhf",
+    "mixture": "Mixture",
     "module": "Module",
 }
 """The tasks, each with its class, in a module and a file of conf/task of the task's name."""
@@ -175,6 +176,11 @@ class Task(Group):
     def build_grader(self, source: Source | None = None) -> Grader | None:
         """The grader for rows of `source`; None if there are no right or wrong answers."""
         return getattr(self, "grade", None)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of its parts, each measured for itself too; a row's column `task` says which it is of."""
+        return ()
 
     @property
     def easier(self) -> list[str]:

@@ -121,14 +121,16 @@ def describe_preferences(run: Run) -> list[Block]:
 
 
 def describe_sets(run: Run) -> list[Block]:
-    """The accuracy and the reward on each evaluation set; empty if there are none."""
-    rows = []
-    for name, found in run.evaluation.sets.items():
-        for figure, columns in SET_FIGURES.items():
-            if columns[0].read(found):
-                rows.append([name, figure, N.cell(found.baseline), *(column.cell(found) for column in columns)])
-    head = ["set", "figure", "n", "before", "after", "difference"]
-    return [Heading("Further evaluation sets"), Table(head, rows)] if rows else []
+    """The accuracy and the reward of each task of a mixture, and on each evaluation set; empty if there are none."""
+    blocks: list[Block] = []
+    others = {name: found for name, found in run.evaluation.sets.items() if name not in run.parts}
+    for heading, sets in (("Each task of the mixture", run.parts), ("Further evaluation sets", others)):
+        rows = [[name, figure, N.cell(found.baseline), *(column.cell(found) for column in columns)]
+                for name, found in sets.items()
+                for figure, columns in SET_FIGURES.items() if columns[0].read(found)]  # fmt: skip
+        head = ["name", "figure", "n", "before", "after", "difference"]
+        blocks += [Heading(heading), Table(head, rows)] if rows else []
+    return blocks
 
 
 def describe_findings(run: Run) -> list[Block]:

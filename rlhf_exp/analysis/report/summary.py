@@ -97,7 +97,9 @@ def verdict(run: Run) -> Callout:
         sides = f"{100 * before.accuracy['value']:.1f}% before and {100 * after.accuracy['value']:.1f}% after"
         sentence = f"Held-out accuracy {CHANGED[place]}: {sides}, a difference of {points(difference)} points on"
         plan = _plan(difference, paired.n) if place == 1 else ""
-        more = f"{plan} {untrained}".strip()
+        gains = {name: at("paired", "difference")(found) for name, found in run.parts.items()}
+        each = "; ".join(f"{name} {points(gain)}" for name, gain in gains.items() if gain)
+        more = " ".join(filter(None, (each and f"By task, in points: {each}.", plan, untrained)))
         return Callout(VERDICTS[place], f"{sentence} {paired.n:,} rows.", f"{more} {ONE_SEED}".strip())
     if rate := paired.win_rate:
         place = _judge(rate, 0.5)

@@ -373,3 +373,14 @@ def test_the_second_half_of_a_run_ends_with_its_budget_of_tokens():
     config = make_config(args={"learning_rate": 1e-3, "max_steps": 1000})
     found = [judge(courses, config=config | budget).found for budget in ({}, {"train_tokens": 1000})]
     assert ["policy_stands_still" in names for names in found] == [False, True]
+
+
+@pytest.mark.parametrize(("change", "found"), [(-0.2, ["task_fell"]), (-0.05, []), (0.1, [])])
+def test_a_task_that_falls_while_another_rises_is_named(change, found):
+    sets = {"gsm8k": {"paired": {"difference": interval(change, 0.05)}}}
+    sets["countdown"] = {"paired": {"difference": interval(0.2, 0.05)}}
+    evaluation = make_evaluation() | {"sets": sets}
+    report = judge({}, "grpo", evaluation, make_config("grpo", {"learning_rate": 1e-3}), cases.make_calibration())
+    assert [name for name in report.found if name == "task_fell"] == found
+    if found:
+        assert "gsm8k by -20.0, countdown by +20.0" in report.found["task_fell"].evidence

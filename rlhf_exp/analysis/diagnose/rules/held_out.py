@@ -1,6 +1,8 @@
 """Held-out rows before and after training, pairs and reward models."""
 
 import math
+from dataclasses import replace
+from statistics import NormalDist
 
 from rlhf_exp.algorithms import PAIRS
 from rlhf_exp.analysis.diagnose.courses import Course, angle, last_quarter, log, mean, soften
@@ -61,6 +63,23 @@ def no_measurable_gain(run: Signals) -> Suspicion | None:
     else:  # these are all rows that there are
         remedies.append(f"eval.completions={4 * run.setting('eval.completions', 1)}")
     return Suspicion([(None, 0.0)], cause, remedies, evidence)
+
+
+@rule("info", "evaluation/paired/difference")
+def task_fell(run: Signals) -> Suspicion | None:
+    """Held-out accuracy of a task of a mixture, or of a further evaluation set, fell: its interval, at a level that all
+    of them share (Bonferroni), is below 0."""
+    read = {name: replace(run, evaluation=found).measured("paired/difference")
+            for name, found in run.evaluation.sets.items()}  # fmt: skip
+    changes = {name: figure for name, figure in read.items() if figure}
+    most = NormalDist().inv_cdf(1 - 0.025 / max(len(changes), 1))
+    errors = {name: (figure["high"] - figure["low"]) / 3.92 for name, figure in changes.items()}
+    fallen = [name for name, figure in changes.items() if figure["value"] + most * errors[name] < 0]
+    if run.is_control or not fallen:
+        return None
+    evidence = ", ".join(f"{name} by {100 * figure['value']:+.1f}" for name, figure in changes.items())
+    cause = f"what was learned elsewhere replaced what was right on {' and '.join(fallen)}: too small a share of it"
+    return Suspicion([(None, 0.0)], cause, [run.lower_rate(2)], f"held-out accuracy changed in points: {evidence}")
 
 
 @rule("warning", "logps/chosen", of=IMPLICIT)
