@@ -93,6 +93,18 @@ class Constant(Group):
 
 
 @dataclass(frozen=True)
+class Judge(Group):
+    url: str | None
+    model: str | None
+    rubric: str | None
+    lowest: Annotated[int, Field(ge=-1000, le=1000)]
+    highest: Annotated[int, Field(ge=-1000, le=1000)]
+    max_calls: Count | None
+    parallel: Annotated[int, Field(ge=1, le=256)]
+    timeout_s: Annotated[float, Field(gt=0, le=86_400), KEPT]
+
+
+@dataclass(frozen=True)
 class LengthEfficiency(Group):
     tokens: Tokens
 
@@ -126,10 +138,16 @@ class Reward(Group):
     normalize: bool
     batch_size: Batch
     constant: Constant
+    judge: Judge
     length_efficiency: LengthEfficiency
     overlong: Overlong
     random: Random
     repetition: Repetition
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether a model scores completions: a reward model, or a judge."""
+        return self.path is not None or "judge" in self.weights
 
     def __post_init__(self) -> None:
         weighed = {name: weight for name, weight in self.weights.items() if weight is not None}

@@ -21,6 +21,7 @@ from rlhf_exp.analysis.stats import Interval, as_interval, mean_interval, share_
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.preflight.answers import CORRUPTED, NOTHING, OTHER, PROMPT, RIGHT, Texts, write_texts
 from rlhf_exp.preflight.check import Check, judge
+from rlhf_exp.preflight.judged import check_judge
 from rlhf_exp.preflight.signal import expect_signal
 from rlhf_exp.rewards import MESSAGES, score_completions
 from rlhf_exp.rewards.table import REWARDS
@@ -108,7 +109,8 @@ def check_grader(experiment: Experiment, completions: Sequence[Completion], stri
         missing = next((lacks[need] for need in ("rows", *needs) if lacks[need]), None)
         found = Check(check.__name__, "skipped", missing) if missing else check(bench)
         checks.append(found if trains_on_it or found.status != "failed" else found._replace(status="warned"))
-    return checks
+    texts = [(group[0].completion, task.eval[row]) for row, group in bench.start.items()]
+    return checks + check_judge(experiment, texts or bench.texts.get(RIGHT, []) or bench.texts[PROMPT])
 
 
 def _set_up(experiment: Experiment, completions: Sequence[Completion]) -> Bench:
@@ -121,7 +123,7 @@ def _set_up(experiment: Experiment, completions: Sequence[Completion]) -> Bench:
         began = time.perf_counter()
         grade("1", rows[0])
         rows = rows[: max(FEWEST, int(LIMIT_S / TEXTS / max(time.perf_counter() - began, 1e-9)))]
-    if experiment.cfg.reward.path is not None:  # each text is a forward pass
+    if experiment.cfg.reward.asks_model:  # each text is a forward pass
         rows = rows[:FEWEST]
     return Bench(experiment, *write_texts(experiment.cfg, experiment.tokenizer, rows, grade), start)
 
@@ -168,7 +170,7 @@ def verifier_determinism(bench: Bench) -> Check:
     order = Random(0).sample(range(len(texts)), len(texts))
     if experiment.task.grade is not None:
         values["grades"] = lambda texts: [experiment.task.grade(*one) for one in texts]  # type: ignore[misc]
-    if experiment.rewards and experiment.cfg.reward.path is None:  # a model's last digits follow its batch
+    if experiment.rewards and not experiment.cfg.reward.asks_model:  # its last digits follow its batch
         values["rewards"] = lambda texts: [round(value, 6) for value in bench.reward(texts)]
     others = set()  # places of texts
     for value in values.values():

@@ -49,6 +49,7 @@ def build_rewards(cfg: "Config", task: "TaskRows") -> list[RewardFunction]:
     Raises:
         ConfigError: a reward model or a user's function that cannot be used.
     """
+    from rlhf_exp.rewards.judge import load_judge
     from rlhf_exp.rewards.model import load_model_reward
     from rlhf_exp.rewards.table import REWARDS
 
@@ -57,7 +58,7 @@ def build_rewards(cfg: "Config", task: "TaskRows") -> list[RewardFunction]:
         if name in cfg.reward.functions:
             built.append(load_function(name, cfg.reward.functions[name], task))
         elif (reward := REWARDS[name].function) is None:
-            built.append(load_model_reward(cfg, task))
+            built.append(load_judge(cfg) if name == "judge" else load_model_reward(cfg, task))
         else:
             function: Any = partial(reward, cfg, task)
             function.__name__ = name

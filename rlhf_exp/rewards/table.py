@@ -19,6 +19,7 @@ from rlhf_exp.algorithms import find_stage_budget
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import GRADES, Grade, NumberGrade, read_text
 from rlhf_exp.rewards.countdown import graduated
+from rlhf_exp.rewards.judge import check_judge
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
@@ -185,7 +186,7 @@ class Reward(NamedTuple):
     """One reward.
 
     Attributes:
-        function: see above; None for the reward model, which model.py loads.
+        function: see above; None for the reward model and the judge, which model.py and judge.py load.
         needs: what it reads besides texts and tokens: columns of the task's rows, or "grade".
         check: whether keys fit together, from the config; one line for each problem.
     """
@@ -204,6 +205,7 @@ REWARDS = {
     "brevity": Reward(brevity),
     "constant": Reward(constant),
     "graduated": Reward(graduated, ("numbers", "target")),
+    "judge": Reward(None, check=check_judge),
     "length_efficiency": Reward(length_efficiency, GRADE),
     "model": Reward(None, check=check_path),
     "outcome": Reward(outcome, GRADE),

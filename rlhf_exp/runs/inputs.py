@@ -40,6 +40,8 @@ def hash_inputs(cfg: Config) -> dict[str, str]:
     for key, of in cfg.list_reward_models().items():
         if not is_hub_id(path := str(of.reward.path)):
             found[key] = _hash_reward_model(Path(path).expanduser(), of.reward.normalize)
+    if cfg.reward.judge.rubric is not None:
+        found["reward.judge.rubric"] = hash_path(Path(cfg.reward.judge.rubric).expanduser())
     for key, where in cfg.list_functions().items():
         found[key] = f"{hash_path(_find_file(where))}:{where.rpartition(':')[2]}"
     return found

@@ -1,0 +1,152 @@
+"""The score that a language model gives a completion: `reward=judge reward.judge.url=http://127.0.0.1:8000/v1`.
+
+    judge = load_judge(cfg)
+    judge(prompts=["Name a fruit."], completions=[" Apple."])      # [0.9]
+
+The endpoint speaks OpenAI's chat completions, as vLLM, llama.cpp and services do. It gets the rubric with the prompt
+and the completion in it, and must answer {"score": N}, N a whole number from `lowest` to `highest`; the reward is its
+place between the two, from 0 to 1. Its key is the environment variable JUDGE_API_KEY, which is written nowhere.
+
+Each answer is kept in `judge.jsonl` of the run folder, by a hash of all that it depends on, so that a resumed run asks
+nothing twice. What is no score, or no answer after RETRIES, is an error of the run, never a reward of 0.
+"""
+
+import json
+import os
+import re
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlhf_exp.errors import ConfigError, name_error
+from rlhf_exp.graders import read_text
+from rlhf_exp.graders.user_code import RewardError
+
+if TYPE_CHECKING:
+    from rlhf_exp.config.schema import Config
+    from rlhf_exp.tasks import Text
+
+KEY = "JUDGE_API_KEY"
+FILE = "judge.jsonl"
+RUBRIC = Path(__file__).parents[1] / "assets" / "judge_rubric.txt"
+RETRIES, PAUSE_S = 4, 0.5
+"""Requests of one score; before each further one twice the pause."""
+
+
+def check_judge(cfg: "Config") -> list[str]:
+    """Whether the judge has an endpoint, a model and a rubric where it is asked."""
+    judge, problems = cfg.reward.judge, list[str]()
+    if "judge" not in cfg.reward.weights:
+        return []
+    if not str(judge.url).startswith(("http://", "https://")):
+        problems.append(f"reward.judge.url={judge.url}: must be an endpoint, such as http://127.0.0.1:8000/v1")
+    if judge.model is None:
+        problems.append("reward.judge.model: missing; must be a model's name at reward.judge.url")
+    if judge.lowest >= judge.highest:
+        problems.append(f"reward.judge.lowest={judge.lowest}: must be below reward.judge.highest={judge.highest}")
+    path = Path(judge.rubric or RUBRIC).expanduser()
+    if not path.is_file():
+        problems.append(f"reward.judge.rubric={path}: no such file")
+    elif "{completion}" not in path.read_text(encoding="utf-8"):
+        problems.append(f"reward.judge.rubric={path}: must hold {{completion}}, where the completion stands")
+    return problems
+
+
+class Judge:
+    """Asks for scores; `asked` counts the requests that were answered."""
+
+    __name__ = "judge"  # of the reward, for TRL
+
+    def __init__(self, cfg: "Config") -> None:
+        import httpx  # of huggingface_hub, whose own client does not go to 127.0.0.1 with HF_HUB_OFFLINE=1
+
+        self._keys, self.asked = cfg.reward.judge, 0
+        self._rubric = Path(self._keys.rubric or RUBRIC).expanduser().read_text(encoding="utf-8")
+        self._client = httpx.Client(
+            base_url=str(self._keys.url), timeout=self._keys.timeout_s,
+            headers={"Authorization": f"Bearer {os.environ.get(KEY, 'none')}"},
+        )  # fmt: skip
+        self._file = Path(cfg.output_dir) / FILE
+        lines = self._file.read_text(encoding="utf-8").splitlines() if self._file.is_file() else []
+        self._known = {entry["hash"]: entry["score"] for entry in map(json.loads, lines)}
+
+    def __call__(self, prompts: "Sequence[Text]", completions: Sequence[Any], **columns: Any) -> list[float]:
+        texts = [self.fill_in(prompt, read_text(one)) for prompt, one in zip(prompts, completions, strict=True)]
+        names = {text: sha256(json.dumps([self._keys.model, text]).encode()).hexdigest() for text in texts}
+        new = [text for text, name in names.items() if name not in self._known]
+        left = None if self._keys.max_calls is None else self._keys.max_calls - len(self._known)
+        if left is not None and len(new) > left:
+            line = f"reward.judge.max_calls={self._keys.max_calls}: {len(self._known)} are used, {len(new)} more needed"
+            raise RewardError(f"{line}; the same command with resume= and a higher limit goes on")
+        for text, score in zip(new, self.ask_all(new), strict=True):
+            self._known[names[text]] = score
+            if self._file.parent.is_dir():  # an audit has no run folder
+                with self._file.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({"hash": names[text], "score": score}) + "\n")
+        return [self._known[names[text]] for text in texts]
+
+    def fill_in(self, prompt: "Text", completion: str) -> str:
+        """What the judge reads."""
+        asked = prompt if isinstance(prompt, str) else "\n".join(f"{m['role']}: {m['content']}" for m in prompt)
+        values = {"lowest": self._keys.lowest, "highest": self._keys.highest, "prompt": asked, "completion": completion}
+
+        def replace(found: re.Match) -> str:
+            return str(values[found[1]])
+
+        return re.sub(f"{{({'|'.join(values)})}}", replace, self._rubric)
+
+    def ask_all(self, texts: Sequence[str]) -> list[float]:
+        """The score of each text, `parallel` of them at the same time."""
+        with ThreadPoolExecutor(self._keys.parallel) as pool:
+            return list(pool.map(self.ask, texts))
+
+    def ask(self, text: str) -> float:
+        """The score of one text, from 0 to 1, asked anew.
+
+        Raises:
+            RewardError: there is no answer, or it is no score.
+        """
+        low, high = self._keys.lowest, self._keys.highest
+        scores = {"type": "integer", "enum": [*range(low, high + 1)]}
+        schema = {
+            "type": "object",
+            "properties": {"score": scores},
+            "required": ["score"],
+            "additionalProperties": False,
+        }
+        form = {"type": "json_schema", "json_schema": {"name": "score", "schema": schema, "strict": True}}
+        request = {"model": self._keys.model, "messages": [{"role": "user", "content": text}], "temperature": 0.0,
+                   "max_tokens": 32, "response_format": form}  # fmt: skip
+        place, said, problem = f"reward.judge.url={self._keys.url}", "", ""
+        for attempt in range(RETRIES):
+            time.sleep(PAUSE_S * (2**attempt - 1))
+            try:
+                answer = self._client.post("/chat/completions", json=request).raise_for_status()
+                said = str(answer.json()["choices"][0]["message"]["content"])
+                score = json.loads(said)["score"]
+                if type(score) is int and low <= score <= high:
+                    self.asked += 1
+                    return (score - low) / (high - low)
+                problem = f"answered {said[:60]!r}"
+            except (ValueError, TypeError, KeyError, IndexError):  # of an answer in another form
+                problem = f"answered {said[:60]!r}"
+            except Exception as error:  # of the network or the endpoint; they have no common base class
+                problem = f"gave no answer, {name_error(error)}"
+        raise RewardError(f'{place}: {problem} in {RETRIES} attempts; must be {{"score": N}}, N from {low} to {high}')
+
+
+def load_judge(cfg: "Config") -> Judge:
+    """The reward function `judge`, tried on an empty completion.
+
+    Raises:
+        ConfigError: it gives no score.
+    """
+    judge = Judge(cfg)
+    try:
+        judge.ask(judge.fill_in("Name a fruit.", "Apple."))
+    except RewardError as error:
+        raise ConfigError([str(error)]) from None
+    return judge
