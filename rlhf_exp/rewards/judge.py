@@ -18,12 +18,15 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.request import Request, urlopen
 
 from rlhf_exp.errors import ConfigError, name_error
 from rlhf_exp.graders import read_text
 from rlhf_exp.graders.user_code import RewardError
+from rlhf_exp.runs.records import Judged, append, read_lines
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
@@ -56,22 +59,15 @@ def check_judge(cfg: "Config") -> list[str]:
 
 
 class Judge:
-    """Asks for scores; `asked` counts the requests that were answered."""
+    """Asks for scores."""
 
     __name__ = "judge"  # of the reward, for TRL
 
     def __init__(self, cfg: "Config") -> None:
-        import httpx  # of huggingface_hub, whose own client does not go to 127.0.0.1 with HF_HUB_OFFLINE=1
-
-        self._keys, self.asked = cfg.reward.judge, 0
+        self._keys = cfg.reward.judge
         self._rubric = Path(self._keys.rubric or RUBRIC).expanduser().read_text(encoding="utf-8")
-        self._client = httpx.Client(
-            base_url=str(self._keys.url), timeout=self._keys.timeout_s,
-            headers={"Authorization": f"Bearer {os.environ.get(KEY, 'none')}"},
-        )  # fmt: skip
         self._file = Path(cfg.output_dir) / FILE
-        lines = self._file.read_text(encoding="utf-8").splitlines() if self._file.is_file() else []
-        self._known = {entry["hash"]: entry["score"] for entry in map(json.loads, lines)}
+        self._known = {one.hash: one.score for one in read_lines(self._file, Judged)}
 
     def __call__(self, prompts: "Sequence[Text]", completions: Sequence[Any], **columns: Any) -> list[float]:
         texts = [self.fill_in(prompt, read_text(one)) for prompt, one in zip(prompts, completions, strict=True)]
@@ -84,8 +80,7 @@ class Judge:
         for text, score in zip(new, self.ask_all(new), strict=True):
             self._known[names[text]] = score
             if self._file.parent.is_dir():  # an audit has no run folder
-                with self._file.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({"hash": names[text], "score": score}) + "\n")
+                append(self._file, Judged(hash=names[text], score=score))
         return [self._known[names[text]] for text in texts]
 
     def fill_in(self, prompt: "Text", completion: str) -> str:
@@ -118,22 +113,23 @@ class Judge:
             "additionalProperties": False,
         }
         form = {"type": "json_schema", "json_schema": {"name": "score", "schema": schema, "strict": True}}
-        request = {"model": self._keys.model, "messages": [{"role": "user", "content": text}], "temperature": 0.0,
-                   "max_tokens": 32, "response_format": form}  # fmt: skip
+        body = {"model": self._keys.model, "messages": [{"role": "user", "content": text}], "temperature": 0.0,
+                "max_tokens": 32, "response_format": form}  # fmt: skip
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {os.environ.get(KEY, 'none')}"}
+        request = Request(f"{self._keys.url}/chat/completions", json.dumps(body).encode(), headers)
         place, said, problem = f"reward.judge.url={self._keys.url}", "", ""
         for attempt in range(RETRIES):
             time.sleep(PAUSE_S * (2**attempt - 1))
             try:
-                answer = self._client.post("/chat/completions", json=request).raise_for_status()
-                said = str(answer.json()["choices"][0]["message"]["content"])
+                with urlopen(request, timeout=self._keys.timeout_s) as answer:
+                    said = str(json.load(answer)["choices"][0]["message"]["content"])
                 score = json.loads(said)["score"]
                 if type(score) is int and low <= score <= high:
-                    self.asked += 1
                     return (score - low) / (high - low)
                 problem = f"answered {said[:60]!r}"
             except (ValueError, TypeError, KeyError, IndexError):  # of an answer in another form
                 problem = f"answered {said[:60]!r}"
-            except Exception as error:  # of the network or the endpoint; they have no common base class
+            except (OSError, HTTPException) as error:
                 problem = f"gave no answer, {name_error(error)}"
         raise RewardError(f'{place}: {problem} in {RETRIES} attempts; must be {{"score": N}}, N from {low} to {high}')
 

@@ -23,7 +23,7 @@ from rlhf_exp.runs.settings import find_differences
 
 # What a run leaves in its folder. checkpoints.py renames incomplete checkpoints.
 WRITTEN = ("run.json", "metrics.jsonl", "completions.jsonl", "validation.jsonl", "evaluation.json", "samples.jsonl",
-           "policies.jsonl", "preferences.jsonl", "errors.json", "data.json", "diagnosis.json",
+           "policies.jsonl", "judge.jsonl", "preferences.jsonl", "errors.json", "data.json", "diagnosis.json",
            "error.log", "report.md", "report.html", "preflight.json", "plots", "model", "rows", "start_model",
            "samples", "wandb", "tensorboard")  # fmt: skip
 SHOWN = 3  # settings in a message

@@ -349,6 +349,13 @@ class Policy(Record):
     accuracy: list[float]
 
 
+class Judged(Record):
+    """The score that a judge gave, by a hash of all that it depends on."""
+
+    hash: str
+    score: float
+
+
 class Metrics(Record):
     """What one step of training logged, by name."""
 
