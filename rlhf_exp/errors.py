@@ -8,7 +8,8 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 FAILED, REFUSED, ALARMED = 1, 2, 3
@@ -170,6 +171,61 @@ def read_message(error: BaseException) -> str:
 def name_error(error: BaseException) -> str:
     """RuntimeError: boom, the first line of its message alone."""
     return f"{type(error).__name__}: {(read_message(error).splitlines() or [''])[0]}"
+
+
+def give_reason(error: BaseException) -> str:
+    """The error's message on one line; what the system says if a file cannot be read or written, such as "Permission
+    denied"; and the error's type if it has no message."""
+    return show(getattr(error, "strerror", None) or read_message(error) or type(error).__name__, 300)
+
+
+@contextmanager
+def refusing(line: str, *errors: type[Exception], hint: str = "", kind: type = ConfigError) -> Iterator[None]:
+    """Inside the `with`, one of these errors is a mistake of the user, told as `line (reason)`, and `; hint`.
+
+    >>> with refusing("temperature=cold: not a number", ValueError):
+    ...     float("cold")
+    Traceback (most recent call last):
+    rlhf_exp.errors.ConfigError: temperature=cold: not a number (could not convert string to float: 'cold')
+    """
+    try:
+        yield
+    except errors as error:
+        raise kind([f"{line} ({give_reason(error)}){hint and f'; {hint}'}"]) from None
+
+
+@contextmanager
+def within(place: str) -> Iterator[None]:
+    """Inside the `with`, each line of a ConfigError gets its place: `task=mine: no rows`."""
+    try:
+        yield
+    except ConfigError as error:
+        raise type(error)([f"{place}: {line}" for line in error.problems]) from None
+
+
+@contextmanager
+def collecting(problems: list[str]) -> Iterator[None]:
+    """Append the lines of a ConfigError inside the `with` to `problems`, and go on after it.
+
+    >>> problems = []
+    >>> with collecting(problems), within("task=mine"):
+    ...     raise ConfigError(["no rows"])
+    >>> problems
+    ['task=mine: no rows']
+    """
+    try:
+        yield
+    except ConfigError as error:
+        problems += error.problems
+
+
+@contextmanager
+def tolerating(line: str, *errors: type[Exception]) -> Iterator[None]:
+    """Go on after one of these errors inside the `with`; the user is told `line (Type: message)`."""
+    try:
+        yield
+    except errors as error:
+        say(f"{line} ({name_error(error)})")
 
 
 def show(value: Any, most: int = 80) -> str:
