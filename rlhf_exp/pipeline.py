@@ -12,6 +12,7 @@ import traceback
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict
+from os.path import getmtime
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def _record_failed_rank(folder: RunFolder, error: BaseException) -> None:
 
 def _find_failed_rank(folder: Path) -> str | None:
     """The line about the rank above 0 that failed first; None if none has."""
-    logs = sorted(folder.glob("error-*.log"), key=lambda log: log.stat().st_mtime)
+    logs = sorted(folder.glob("error-*.log"), key=getmtime)
     return f"{logs[0].read_text(encoding='utf-8').splitlines()[0]} (traceback in {logs[0]})" if logs else None
 
 

@@ -162,23 +162,23 @@ def floor_gap(bench: Bench) -> Check:
 
 def verifier_determinism(bench: Bench) -> Check:
     """The same completion gets the same verdict again, and in another order; so do the rewards."""
-    experiment, values = bench.experiment, dict[str, Callable[[Texts], list[Any]]]()
+    experiment, twice = bench.experiment, dict[str, list[list[Any]]]()
     texts = bench.texts.get(RIGHT, []) + bench.texts[PROMPT]
     texts += [(group[0].completion, experiment.task.eval[row]) for row, group in list(bench.start.items())[:ROWS]]
     order = Random(0).sample(range(len(texts)), len(texts))
-    if experiment.task.grade is not None:
-        values["grades"] = lambda texts: [experiment.task.grade(*one) for one in texts]  # type: ignore[misc]
+    shuffled = [texts[i] for i in order]
+    if (grade := experiment.task.grade) is not None:
+        twice["grades"] = [[grade(*one) for one in given] for given in (texts, shuffled)]
     if experiment.rewards and experiment.cfg.reward.path is None:  # a model's last digits follow its batch
-        values["rewards"] = lambda texts: [round(value, 6) for value in bench.reward(texts)]
+        twice["rewards"] = [[round(value, 6) for value in bench.reward(given)] for given in (texts, shuffled)]
     others = set()  # places of texts
-    for value in values.values():
-        first, again = value(texts), value([texts[i] for i in order])
+    for first, again in twice.values():
         others |= {i for i, one in zip(order, again, strict=True) if first[i] != one}
     changed, share = len(others), wilson(len(others), len(texts))
-    said = f"{changed} of {len(texts)} texts, {percent(share)}, get other {' or '.join(values)} the second time, in"
+    said = f"{changed} of {len(texts)} texts, {percent(share)}, get other {' or '.join(twice)} the second time, in"
     said += " another order"
-    said = said if values else "there is no grader, and no reward that a model does not give"
-    status = judge(changed) if values else "skipped"
+    said = said if twice else "there is no grader, and no reward that a model does not give"
+    status = judge(changed) if twice else "skipped"
     return Check("verifier_determinism", status, said, {"changed": changed, "n": len(texts), "share": share})
 
 

@@ -6,6 +6,7 @@ group_runs(runs)  ->  {"ppo": [run, run, run], "rejection sampling": [...], "grp
 
 import os
 from collections.abc import Iterable
+from operator import attrgetter
 from pathlib import Path
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
@@ -53,8 +54,8 @@ def name_method(run: Run) -> str:
 def sort_runs(runs: list[Run]) -> list[Run]:
     """Runs by method: first those that learn from given rows, then those that sample, then unknown ones. Runs of one
     method keep their order."""
-    names = sorted(ALGORITHMS, key=lambda name: ALGORITHMS[name].online)
-    return sorted(runs, key=lambda run: names.index(str(run.info.algo)) if run.algorithm else len(names))
+    rows = [*sorted(ALGORITHMS.values(), key=attrgetter("online")), None]
+    return [run for row in rows for run in runs if run.algorithm is row]
 
 
 def gather(runs: list[Run], labels: dict[Path, str] | None) -> Groups:
