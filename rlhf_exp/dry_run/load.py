@@ -2,8 +2,7 @@
 them, counted, and measured in tokens."""
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -65,15 +64,11 @@ def load_shape_and_tokenizer(
         tokenizer = build_tokenizer(cfg.model.init)
         return build_config(cfg.model.init, tokenizer), tokenizer
     source = locate_start_model(cfg)
-    shape = tokenizer = None
-    with _unless_offline(source.path, "its config.json", unchecked):
-        shape = source.config
-    with _unless_offline(source.path, "its tokenizer", unchecked):
-        tokenizer = load_tokenizer(source)
+    shape = _unless_offline(lambda: source.config, source.path, "its config.json", unchecked)
     known = find_shape(cfg.model.path, cfg.model.base, None, cfg.model.name).values or {}
     if shape is None and known.get("model_type") in CONFIG_MAPPING:
         shape = CONFIG_MAPPING[known["model_type"]](**{key: known[key] for key in known if key != "model_type"})
-    return shape, tokenizer
+    return shape, _unless_offline(lambda: load_tokenizer(source), source.path, "its tokenizer", unchecked)
 
 
 def build_on_meta(cfg: Config, shape: PretrainedConfig) -> "tuple[PreTrainedModel, int]":
@@ -131,12 +126,12 @@ def measure_lengths(cfg: Config, tokenizer: Any, task: TaskRows | None) -> Lengt
     return Lengths(prompt, means, "", len(names) * longest, most)
 
 
-@contextmanager
-def _unless_offline(path: str, what: str, unchecked: list[str]) -> Iterator[None]:
-    """Go on, with a line in `unchecked`, if what is loaded inside the `with` is on the hub and the program is offline."""
+def _unless_offline(load: Callable[[], Any], path: str, what: str, unchecked: list[str]) -> Any:
+    """The result of `load`; None, and a line in `unchecked`, if it is on the hub and the program is offline."""
     try:
-        yield
+        return load()
     except ConfigError:
         if not is_hub_id(path) or not is_offline():
             raise
         unchecked.append(f"model.path={path}: {what} is not in the hub's cache, and there is no network")
+        return None

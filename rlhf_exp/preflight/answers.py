@@ -9,7 +9,6 @@ No text but RIGHT and CORRUPTED is made with the right answer of its row.
 import re
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from rlhf_exp.config.schema import Config
@@ -44,7 +43,7 @@ def write_texts(
     demonstrated = task.demonstrates or hasattr(task, "gold")
     if hasattr(task, "gold") or hasattr(task, "demonstration"):
         taken = loader.take(ASK, cfg.eval.split, len(rows), cfg.eval.seed, cfg.max_tokens, distinct=True, fewer=True)
-        write = task.gold if hasattr(task, "gold") else partial(task.demonstration, seed="0")
+        write = task.gold if hasattr(task, "gold") else lambda item: task.demonstration(item, "0")
         golds = {item.id: write(item) for item in taken.items}
     texts = [(text, row) for row in rows if (text := golds.get(row["id"]))]
     read = [(grade(text, row).extracted or ("" if demonstrated else text), row) for text, row in texts]

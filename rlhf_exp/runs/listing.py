@@ -7,7 +7,6 @@ A run that cannot be read is listed too, with the reason.
 
 from collections import Counter
 from collections.abc import Iterable
-from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,7 +43,7 @@ def list_runs(folders: list[Path]) -> list[Listed]:
         if not (runs := list_run_folders(folder)):
             raise ConfigError([f"{folder}: no run in it, nor in the {DEPTH} levels of folders below"])
         found |= {path: _read(path) for path in runs}
-    return sorted(found.values(), key=attrgetter("started", "path"))
+    return sorted(found.values(), key=lambda run: (run.started, str(run.path)))
 
 
 def count_statuses(runs: Iterable[Listed]) -> str:

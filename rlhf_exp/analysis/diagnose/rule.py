@@ -13,7 +13,6 @@ infinity is an exact fact.
 """
 
 from collections.abc import Callable, Collection
-from operator import itemgetter
 from typing import NamedTuple
 
 from rlhf_exp.algorithms import ALGORITHMS
@@ -69,7 +68,7 @@ class Rule(NamedTuple):
         if suspicion.evidence:
             return suspicion
         dated = [(score, step) for step, score in suspicion.course if step is not None]
-        at = max(dated, key=itemgetter(0), default=(0.0, None))[1]
+        at = max(dated, key=lambda point: point[0], default=(0.0, None))[1]
         series = [name for need in self.needs for name in need.split("|") if run.series(name)]
         return suspicion._replace(evidence="; ".join(run.tell(name, at) for name in series))
 

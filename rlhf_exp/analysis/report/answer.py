@@ -344,14 +344,12 @@ def _list_cells(column: Column) -> tuple[Column, ...]:
         Column("difference", at("interval"), column.write_difference),
         Column("verdict", at("verdict"), WORDS.__getitem__),
         Column("detectable", at("detectable"), partial(write_size, column)),
-        Column("needed", _write_needed),
+        Column("needed", lambda contrast: None if contrast.verdict else _write_needed(contrast)),
     )
 
 
-def _write_needed(contrast: Contrast) -> str | None:
-    """What would detect the observed difference in 80%; None if it was detected."""
-    if contrast.verdict:
-        return None
+def _write_needed(contrast: Contrast) -> str:
+    """What would detect the observed difference in 80%."""
     needed = ((contrast.seeds_needed, "seeds"), (contrast.rows_needed, "rows"))
     listed = " or ".join(f"{n:,} {what}" for n, what in needed if n is not None)
     tiny = FAR_BELOW * abs(contrast.estimate.value) < contrast.detectable

@@ -143,8 +143,7 @@ def one_component_carries_the_reward(run: Signals) -> Suspicion | None:
     }
     if not courses:
         return None
-    highest = {name: max((score for _, score in course), default=0.0) for name, course in courses.items()}
-    name = max(highest, key=highest.__getitem__)
+    name = max(courses, key=lambda name: max((score for _, score in courses[name]), default=0.0))
     evidence = f"{run.tell(f'rewards/{name}/mean')}; {run.tell('outcome/correct')}"
     cause = f"the reward {name} is easier to earn than a right answer"
     return Suspicion(worst(*courses.values()), cause, [f"reward.weights.{name}={run.weights[name] / 4:g}"], evidence)
