@@ -8,7 +8,7 @@ where training or its samples depend on it; the rest is a warning.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from random import Random
@@ -192,7 +192,7 @@ def reward_reachability(bench: Bench) -> Check:
     groups = [*bench.rewards.values()] or [[value] for value in every]
     usual = mode(chain(*groups))
     other = share_interval([fmean(value != usual for value in group) for group in groups], max(map(len, groups)))
-    figures: dict[str, Any] = {"start": len({*start}), "gold": len({*gold}), "all": len({*every})}  # different values
+    figures = dict[str, object](start=len({*start}), gold=len({*gold}), all=len({*every}))  # different values
     figures["other"], told = other, f"{percent(other)} earn other than the most frequent, {usual:g}"
     if len({*(start or every)}) > 1:
         return Check(name, "passed", f"rewards from {min(every):g} to {max(every):g}; {told}", figures)
@@ -306,7 +306,7 @@ CHECKS: dict[Callable[[Bench], Check], tuple[str, ...]] = {
 """Each check, and what it needs besides held-out prompts."""
 
 
-def _warn(name: str, is_sick: bool, said: str, figures: dict[str, Any], remedy: Sequence[str] = ()) -> Check:
+def _warn(name: str, is_sick: bool, said: str, figures: Mapping[str, object], remedy: Sequence[str] = ()) -> Check:
     return Check(name, "warned" if is_sick else "passed", said, figures, list(remedy))
 
 
