@@ -2,6 +2,8 @@
 show.
 
     Problem("max_tokens", "range", 0, "a whole number >= 1")    # max_tokens=0: must be a whole number >= 1
+    with refusing(f"{path}: not JSON", ValueError):             # rows.jsonl: not JSON (Expecting value: line 1 ...)
+        json.loads(text)
 """
 
 import os
@@ -173,10 +175,13 @@ def name_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {(read_message(error).splitlines() or [''])[0]}"
 
 
-def give_reason(error: BaseException) -> str:
-    """The error's message on one line; what the system says if a file cannot be read or written, such as "Permission
-    denied"; and the error's type if it has no message."""
-    return show(getattr(error, "strerror", None) or read_message(error) or type(error).__name__, 300)
+def give_reason(error: BaseException, line: str = "") -> str:
+    """The error's message on one line, or its type if it has none. Of a file that the system cannot read or write
+    `Permission denied: FILE`, without the file if `line`, which stands before it, names it."""
+    said, file = getattr(error, "strerror", None), getattr(error, "filename", None)
+    if said and file and str(file) not in line:
+        said = f"{said}: {file}"
+    return show(said or read_message(error) or type(error).__name__, 300)
 
 
 @contextmanager
@@ -191,7 +196,7 @@ def refusing(line: str, *errors: type[Exception], hint: str = "", kind: type = C
     try:
         yield
     except errors as error:
-        raise kind([f"{line} ({give_reason(error)}){hint and f'; {hint}'}"]) from None
+        raise kind([f"{line} ({give_reason(error, line)}){hint and f'; {hint}'}"]) from None
 
 
 @contextmanager
