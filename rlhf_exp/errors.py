@@ -2,13 +2,16 @@
 show.
 
     Problem("max_tokens", "range", 0, "a whole number >= 1")    # max_tokens=0: must be a whole number >= 1
+    with refusing(f"{path}: not JSON", ValueError):             # rows.jsonl: not JSON (Expecting value: line 1 ...)
+        json.loads(text)
 """
 
 import os
 import re
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 FAILED, REFUSED, ALARMED = 1, 2, 3
@@ -170,6 +173,64 @@ def read_message(error: BaseException) -> str:
 def name_error(error: BaseException) -> str:
     """RuntimeError: boom, the first line of its message alone."""
     return f"{type(error).__name__}: {(read_message(error).splitlines() or [''])[0]}"
+
+
+def give_reason(error: BaseException, line: str = "") -> str:
+    """The error's message on one line, or its type if it has none. Of a file that the system cannot read or write
+    `Permission denied: FILE`, without the file if `line`, which stands before it, names it."""
+    said, file = getattr(error, "strerror", None), getattr(error, "filename", None)
+    if said and file and str(file) not in line:
+        said = f"{said}: {file}"
+    return show(said or read_message(error) or type(error).__name__, 300)
+
+
+@contextmanager
+def refusing(line: str, *errors: type[Exception], hint: str = "", kind: type = ConfigError) -> Iterator[None]:
+    """Inside the `with`, one of these errors is a mistake of the user, told as `line (reason)`, and `; hint`.
+
+    >>> with refusing("temperature=cold: not a number", ValueError):
+    ...     float("cold")
+    Traceback (most recent call last):
+    rlhf_exp.errors.ConfigError: temperature=cold: not a number (could not convert string to float: 'cold')
+    """
+    try:
+        yield
+    except errors as error:
+        raise kind([f"{line} ({give_reason(error, line)}){hint and f'; {hint}'}"]) from None
+
+
+@contextmanager
+def within(place: str) -> Iterator[None]:
+    """Inside the `with`, each line of a ConfigError gets its place: `task=mine: no rows`."""
+    try:
+        yield
+    except ConfigError as error:
+        raise type(error)([f"{place}: {line}" for line in error.problems]) from None
+
+
+@contextmanager
+def collecting(problems: list[str]) -> Iterator[None]:
+    """Append the lines of a ConfigError inside the `with` to `problems`, and go on after it.
+
+    >>> problems = []
+    >>> with collecting(problems), within("task=mine"):
+    ...     raise ConfigError(["no rows"])
+    >>> problems
+    ['task=mine: no rows']
+    """
+    try:
+        yield
+    except ConfigError as error:
+        problems += error.problems
+
+
+@contextmanager
+def tolerating(line: str, *errors: type[Exception]) -> Iterator[None]:
+    """Go on after one of these errors inside the `with`; the user is told `line (Type: message)`."""
+    try:
+        yield
+    except errors as error:
+        say(f"{line} ({name_error(error)})")
 
 
 def show(value: Any, most: int = 80) -> str:

@@ -13,7 +13,6 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from huggingface_hub import HfApi
@@ -29,7 +28,7 @@ from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
 from rlhf_exp.describe.figures import list_rows, write_data
 from rlhf_exp.dry_run.load import build_on_meta
-from rlhf_exp.errors import FAILED, ConfigError, NonFiniteLoss, Stop, name_error, read_message, say, tell
+from rlhf_exp.errors import FAILED, ConfigError, NonFiniteLoss, Stop, name_error, read_message, say, tell, within
 from rlhf_exp.evaluation.completions import EvalSet
 from rlhf_exp.evaluation.draw import sample
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator
@@ -226,16 +225,14 @@ def load_set(name: str, cfg: Config, tokenizer: PreTrainedTokenizerBase, vocabul
     Raises:
         ConfigError: rows or rewards that cannot be used, in lines that begin with the set.
     """
-    try:
+    with within(f"eval.sets.{name}"):
         task = load_held_out(cfg, tokenizer, cfg.eval.split, cfg.eval.limit)
         check_vocabulary(tokenizer, task, vocabulary)
         check_budget(cfg, tokenizer, task.eval)
         return EvalSet.of(cfg, task, tokenizer, build_rewards(cfg, task))
-    except ConfigError as error:
-        raise type(error)([f"eval.sets.{name}: {line}" for line in error.problems]) from None
 
 
-def _list_facts(cfg: Config) -> dict[str, Any]:
+def _list_facts(cfg: Config) -> dict[str, object]:
     return {
         "name": cfg.run.name,
         "tags": cfg.run.tags,

@@ -120,7 +120,7 @@ class SaveAndStop(TrainerCallback):
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """With several processes each may get the signal at another step; all save after the same one."""
-        self._signals.received = max(processes.gather(self._signals.received), key=lambda found: found or 0)
+        self._signals.received = max(filter(None, processes.gather(self._signals.received)), default=None)
         if self._signals.received or self._signals.alarm:
             control.should_save = True
 

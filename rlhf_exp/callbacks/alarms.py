@@ -17,7 +17,7 @@ from transformers import TrainerCallback, TrainerState
 
 from rlhf_exp import processes
 from rlhf_exp.config.schema import Monitor
-from rlhf_exp.errors import NonFiniteLoss, name_error, printable, say
+from rlhf_exp.errors import NonFiniteLoss, printable, tolerating
 from rlhf_exp.findings import WATCHED
 from rlhf_exp.runs.records import Finding, MetricRows, append, keep_lines, read_metrics
 from rlhf_exp.runs.stopping import StopSignals
@@ -65,11 +65,9 @@ class Alarms(TrainerCallback):
 
     def _look(self, step: int) -> list[str]:
         """Raise the alarms that have begun; returns their names. A rule that fails costs a line, and not the run."""
-        try:
+        found: list[Finding] = []
+        with tolerating(f"alarms: not looked for at step {step}", Exception):
             found = self._find(self._metrics)
-        except Exception as error:
-            say(f"alarms: not looked for at step {step} ({name_error(error)})")
-            return []
         new = [finding for finding in found if finding.name not in self._raised]
         for finding in new:
             append(self._run_dir / ROWS, finding.model_copy(update={"step": step}))

@@ -12,6 +12,7 @@ steps: the probe's passes, and those of a reference that is scored once before t
 import json
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ class ComputeMeter(TrainerCallback):
         for attribute, name in (("ref_model", "reference_passes"), ("critic", "critic_passes")):
             network = getattr(trainer, attribute, None)
             if network is not None and _reads_tokens(network):
-                _hook(network, lambda kwargs, name=name: self._add(name, _count_rows(kwargs)))
+                _hook(network, partial(self._count_pass, name))
         trainer.callback_handler.callbacks.insert(0, self)
         trainer.meter = self
 
@@ -119,22 +120,21 @@ class ComputeMeter(TrainerCallback):
             self._add("decode_passes", len(ids))
             self._add("completions", len(ids) if cache.get_seq_length() == 0 else 0)
         elif torch.is_grad_enabled():
-            self._add("train_passes", _count_rows(kwargs))
+            self._count_pass("train_passes", kwargs)
             self._add("trained_tokens", ids.numel() if mask is None else int(mask.sum()))
         else:
-            self._add("score_passes", _count_rows(kwargs))
+            self._count_pass("score_passes", kwargs)
+
+    def _count_pass(self, name: str, kwargs: Mapping[str, Any]) -> None:
+        """The rows of a pass; packed ones (`algo.args.packing`) each begin at position 0."""
+        positions, rows = kwargs.get("position_ids"), len(kwargs["input_ids"])
+        if positions is not None and kwargs.get("attention_mask") is None:
+            rows = int((positions == 0).sum())
+        self._add(name, rows)
 
     def _add(self, name: str, n: int) -> None:
         if self._began is not None:
             self._new[name] += n
-
-
-def _count_rows(kwargs: Mapping[str, Any]) -> int:
-    """The rows of a pass; packed ones (`algo.args.packing`) each begin at position 0."""
-    positions = kwargs.get("position_ids")
-    if positions is not None and kwargs.get("attention_mask") is None:
-        return int((positions == 0).sum())
-    return len(kwargs["input_ids"])
 
 
 def _hook(network: torch.nn.Module, count: Any) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.schema import Config
-from rlhf_exp.errors import FAILED, name_error, say, tell
+from rlhf_exp.errors import FAILED, name_error, say, tell, tolerating
 from rlhf_exp.runs.load import Run, load_run
 from rlhf_exp.runs.settings import flatten
 
@@ -44,12 +44,10 @@ def track(cfg: Config, run_dir: Path, args: "TrainingArguments") -> Iterator[Non
         yield
     finally:
         for name in (name for name in ("wandb", "trackio") if name in wanted):
-            try:
+            with tolerating(f"{name}: the results are missing", Exception):
                 if name == "trackio":  # transformers' callback has closed it
                     _open_trackio(resume="allow", **of_run)
                 _send_results(name, load_run(folder))
-            except Exception as error:
-                say(f"{name}: the results are missing ({name_error(error)})")
 
 
 def _open_wandb(of_run: dict[str, Any]) -> None:

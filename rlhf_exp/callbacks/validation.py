@@ -16,7 +16,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from rlhf_exp import processes
-from rlhf_exp.errors import name_error, say
+from rlhf_exp.errors import tolerating
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.runs import records
 from rlhf_exp.runs.checkpoints import BestPolicy, find_best
@@ -128,11 +128,9 @@ class WritePage(TrainerCallback):
             self._attempt()
 
     def _attempt(self) -> None:
-        try:
+        with tolerating("the page of the running run was not written", Exception):
             if processes.is_main():
                 self._write()
-        except Exception as error:
-            say(f"the page of the running run was not written ({name_error(error)})")
 
 
 def _average(measured: Measurement) -> dict[str, float]:

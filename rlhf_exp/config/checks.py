@@ -6,14 +6,13 @@ choose_remedy(config, ["+algo.args.entropy_coef=0.01", "algo.args.learning_rate=
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import cache
 from typing import Any, Literal
 
 import yaml
 from omegaconf import OmegaConf
-from pydantic import ValidationError
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT
@@ -21,19 +20,22 @@ from rlhf_exp.config.keys import explain_key, name_key
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.schema import TASKS, Config
 from rlhf_exp.config.trl_arguments import get_arguments_type
-from rlhf_exp.config.values import build, find_problems, get_adapter, list_problems
+from rlhf_exp.config.values import build, find_problems
 from rlhf_exp.errors import Problem, explain_secret, is_secret
+
+PlainConfig = dict[str, Any]
+"""A resolved config, as plain dicts and lists."""
 
 _SPACE = re.compile(r" (?=\+*[\w.]+=)")
 """Between two overrides of one text."""
 
 
-def check_values(values: dict[str, Any]) -> Sequence[str]:
+def check_values(values: PlainConfig) -> Sequence[str]:
     """The problems of a resolved config as plain dicts, without looking at any file."""
     return check_types(values) or find_conflicts(build(Config, values))
 
 
-def check_types(values: dict[str, Any], skipped: Collection[str] = ()) -> list[Problem]:
+def check_types(values: PlainConfig, skipped: Collection[str] = ()) -> list[Problem]:
     """A problem for each key that does not exist, then for each value of another type, then for each out of range.
 
     Args:
@@ -42,21 +44,13 @@ def check_types(values: dict[str, Any], skipped: Collection[str] = ()) -> list[P
     """
     algo: Any = values.get("algo")
     name: Any = algo.get("name") if isinstance(algo, dict) else None
-    problems = [*_check(Config, values, ""), *_check_sets(values.get("eval"))]
+    problems = [*find_problems("", values, Config), *_check_sets(values.get("eval"))]
     if name in ALGORITHMS and isinstance(algo["args"], dict):
         args = {key: value for key, value in algo["args"].items() if key not in skipped}
         problems += _check_args(name, args)
     explained = [_explain_unknown(problem, name) if problem.kind == "unknown" else problem for problem in problems]
     resolved = [problem for problem in explained if not _is_reference(problem.value)]
     return sorted(resolved, key=lambda problem: {"type": 1, "range": 2}.get(problem.kind, 0))
-
-
-def _check(schema: Any, values: Any, place: str) -> list[Problem]:
-    try:
-        get_adapter(schema).validate_python(values)
-    except ValidationError as error:
-        return list_problems(error, values, place)
-    return []
 
 
 def _check_sets(measured: Any) -> Iterator[Problem]:
@@ -68,7 +62,7 @@ def _check_sets(measured: Any) -> Iterator[Problem]:
             wrong = find_problems(f"{place}.task", task, Literal[(*TASKS,)])
             yield from [*wrong, *find_problems(f"{place}.reward", values.get("reward"), str | None)]
             keys = {key: value for key, value in values.items() if key not in ("task", "reward")}
-            yield from () if wrong else _check(TASKS[str(task)], {"name": task, **keys}, place)
+            yield from () if wrong else find_problems(place, {"name": task, **keys}, TASKS[str(task)])
 
 
 def _is_reference(value: Any) -> bool:
@@ -76,12 +70,12 @@ def _is_reference(value: Any) -> bool:
     return any(isinstance(item, str) and "${" in item for item in (value if isinstance(value, list) else [value]))
 
 
-def _check_args(algo: str, args: dict[str, Any]) -> Iterator[Problem]:
+def _check_args(algo: str, args: Mapping[str, Any]) -> Iterator[Problem]:
     """Problems of TRL's arguments. Those of another algorithm's loss, whose file may set other arguments too, are left
     to rules/algorithm.py."""
     losses, chosen = ALGORITHMS[algo].losses, args.get("loss_type", [])
     has_own_loss = not losses or {*(chosen if isinstance(chosen, list) else [chosen])} <= {*losses}
-    for problem in _check(get_arguments_type(algo), args, "algo.args"):
+    for problem in find_problems("algo.args", args, get_arguments_type(algo)):
         if has_own_loss or problem.kind != "unknown" and problem.key != "algo.args.loss_type":
             yield problem
 
@@ -93,7 +87,7 @@ def _explain_unknown(problem: Problem, algo: str) -> Problem:
     return Problem(problem.key, "unknown", problem.value, explain_key(problem.key, algo))
 
 
-def choose_remedy(config: dict[str, Any], candidates: Iterable[str]) -> str | None:
+def choose_remedy(config: PlainConfig, candidates: Iterable[str]) -> str | None:
     """The first of the overrides that the config's checks accept; None if they refuse all.
 
     Args:
@@ -112,7 +106,7 @@ def choose_remedy(config: dict[str, Any], candidates: Iterable[str]) -> str | No
     return None
 
 
-def join_remedies(config: dict[str, Any], remedies: Iterable[str]) -> list[str]:
+def join_remedies(config: PlainConfig, remedies: Iterable[str]) -> list[str]:
     """Those of the overrides that can be given together: of two that set one key, or a group and a key in it, the
     first; and none that the config's checks refuse after the others.
 
@@ -129,12 +123,12 @@ def join_remedies(config: dict[str, Any], remedies: Iterable[str]) -> list[str]:
     return list(joined.values())
 
 
-def _chooses_group(config: dict[str, Any], override: str) -> bool:
+def _chooses_group(config: PlainConfig, override: str) -> bool:
     """Whether it chooses an option whose values are not known here."""
     return isinstance(config.get(key := name_key(override)), dict) and key != "reward"
 
 
-def apply(config: dict[str, Any], override: str) -> dict[str, Any]:
+def apply(config: PlainConfig, override: str) -> PlainConfig:
     """A copy of the resolved config with the override."""
     key, _, text = override.lstrip("+").partition("=")
     values: dict[str, Any] = {key: _read_value(text)}

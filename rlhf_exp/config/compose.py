@@ -6,6 +6,7 @@
 schema.py declares the keys; trl_arguments.py knows TRL's arguments, under `algo.args`, without importing TRL.
 """
 
+import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ def register_resolvers() -> None:
         "source": lambda path, hub_id: "hub" if path is None and hub_id is not None else "file",
         "begin": lambda name: f"{name}_" if is_folder_name(name) else "",
         "use_cpu": lambda: device.cuda_major() == 0,
-        "not": lambda value: not value,
+        "not": operator.not_,
         "shipped": lambda file: file if Path(file).is_file() else str(ROOT / file),
         "made": find_made,
         "attention": device.choose_attention,

@@ -9,6 +9,7 @@ Learning rates are in the table of algorithms (algorithms.py). With LoRA they ar
 
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
@@ -259,8 +260,8 @@ DEFAULTS: dict[str, Callable[[Settings], Default]] = {
     "algo.args.gradient_accumulation_steps": _accumulation,
     "algo.args.steps_per_generation": _rollout,
     "algo.args.max_steps": _sft_steps,
-    "algo.args.warmup_steps": lambda of: _choose_share(of, 100, 0.03),  # the share is Tulu 3's
-    "algo.args.save_steps": lambda of: _choose_share(of, 1_000, 0.25),
+    "algo.args.warmup_steps": partial(_choose_share, steps=100, share=0.03),  # the share is Tulu 3's
+    "algo.args.save_steps": partial(_choose_share, steps=1_000, share=0.25),
     "algo.args.activation_checkpointing": _checkpointing,
     "device.bf16": _bf16,
     "peft.dtype": _lora_dtype,

@@ -10,6 +10,7 @@ on any hardware.
 """
 
 import ctypes
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -24,10 +25,9 @@ _AMPERE = 8  # major compute capability; the first with bfloat16
 @cache
 def find_version(package: str) -> str | None:
     """The installed version; None if the package is not installed."""
-    try:
+    with suppress(PackageNotFoundError):
         return version(package)
-    except PackageNotFoundError:
-        return None
+    return None
 
 
 @cache

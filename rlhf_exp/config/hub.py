@@ -52,12 +52,11 @@ def find_cached(hub_id: str) -> Path | None:
     home = Path(os.environ.get("HF_HOME", Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "huggingface"))
     cache = Path(os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or home / "hub")
     folder = cache.expanduser() / f"models--{hub_id.replace('/', '--')}"
-    try:
+    with suppress(OSError):
         commit = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
-    except OSError:
-        return None
-    path = folder / "snapshots" / commit / "config.json"
-    return path if path.is_file() else None
+        path = folder / "snapshots" / commit / "config.json"
+        return path if path.is_file() else None
+    return None
 
 
 def find_made(name: str, hub_id: str) -> str:
@@ -73,10 +72,9 @@ def fetch(hub_id: str) -> Path | None:
         return None
     from huggingface_hub import hf_hub_download
 
-    try:
+    with suppress(Exception):  # the hub's errors have no common base class; each means that the file is not available
         return Path(hf_hub_download(hub_id, "config.json", etag_timeout=TIMEOUT_S))
-    except Exception:  # the hub's errors have no common base class; each means that the file is not available
-        return None
+    return None
 
 
 def go_offline_without_answer() -> None:

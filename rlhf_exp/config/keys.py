@@ -5,7 +5,7 @@ explain_key("peft.lora.r", "grpo")           ->  "a key of peft=lora and peft=ql
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin
@@ -139,7 +139,7 @@ def _list_option(group: str, option: str) -> tuple[str, ...]:
     return tuple(_flatten({key: value for key, value in values.items() if key != "defaults"}, f"{group}."))
 
 
-def _flatten(values: dict[str, Any], path: str) -> Iterator[str]:
+def _flatten(values: Mapping[str, Any], path: str) -> Iterator[str]:
     for name, value in values.items():
         yield f"{path}{name}"
         if isinstance(value, dict):

@@ -9,6 +9,7 @@ magnitude.
 """
 
 import json
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,13 +39,17 @@ KEPT_HIDDEN = 8  # times the hidden size, in float32 also where the rest is in b
 KEPT_INNER = 4.5  # times the sizes of the MLP, the queries, the keys and the values
 
 
+ConfigJson = dict[str, Any]
+"""The content of a config.json of transformers."""
+
+
 class Shape(NamedTuple):
     """`parameters` and `context` are None if not known; `source` says where they come from, or why they are not."""
 
     parameters: int | None
     context: int | None
     source: str
-    values: dict[str, Any] | None = None
+    values: ConfigJson | None = None
 
 
 def find_shape(path: str | None, base: str | None, init: dict | None, name: str | None) -> Shape:
@@ -79,7 +84,7 @@ def count_weights(folder: Path) -> int | None:
     A tied head is stored once or not at all; packed weights (4 and 8 bits) have fewer values than parameters.
     """
     tensors: list[dict[str, Any]] = []
-    try:  # by hand, since the package safetensors imports numpy
+    with suppress(OSError, ValueError, TypeError, KeyError):  # by hand, since the package safetensors imports numpy
         for file in filter(Path.is_file, folder.glob("model*.safetensors")):  # opening a pipe would wait
             with open(file, "rb") as weights:
                 length = int.from_bytes(weights.read(8), "little")
@@ -87,13 +92,12 @@ def count_weights(folder: Path) -> int | None:
             tensors += [header[name] for name in header if name != "__metadata__"]
         packed = any(tensor["dtype"] not in _FLOATS for tensor in tensors)
         return None if packed or not tensors else sum(prod(tensor["shape"]) for tensor in tensors)
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
+    return None
 
 
-def estimate_parameters(config: dict[str, Any]) -> int | None:
+def estimate_parameters(config: ConfigJson) -> int | None:
     """The parameters of a dense decoder of that config.json without norms and biases; None if it is another model."""
-    try:
+    with suppress(KeyError, TypeError, ZeroDivisionError):
         hidden, vocabulary, heads = config["hidden_size"], config["vocab_size"], config["num_attention_heads"]
         head, is_gpt2 = config.get("head_dim") or hidden // heads, config.get("model_type") == "gpt2"
         inner = config.get("intermediate_size") or 4 * hidden
@@ -101,12 +105,11 @@ def estimate_parameters(config: dict[str, Any]) -> int | None:
         layers = config["num_hidden_layers"] * (attention + (2 if is_gpt2 else 3) * hidden * inner)
         embeddings = vocabulary * hidden * (1 if config.get("tie_word_embeddings", is_gpt2) else 2)
         positions = config.get("max_position_embeddings", 1_024) * hidden if is_gpt2 else 0
-    except (KeyError, TypeError, ZeroDivisionError):
-        return None
-    return None if any("expert" in key for key in config) else layers + embeddings + positions
+        return None if any("expert" in key for key in config) else layers + embeddings + positions
+    return None
 
 
-def count_token_bytes(config: dict[str, Any], width: int, recomputes: bool) -> tuple[float, int]:
+def count_token_bytes(config: ConfigJson, width: int, recomputes: bool) -> tuple[float, int]:
     """What a forward pass of all layers keeps of a token for the backward pass, and its keys and values while sampling.
 
     Args:
@@ -157,7 +160,7 @@ def _read(file: Path, source: str) -> Shape:
     return shape._replace(parameters=weights, source=f"the weights of {source}") if weights else shape
 
 
-def _measure(config: dict[str, Any], source: str) -> Shape:
+def _measure(config: ConfigJson, source: str) -> Shape:
     values = config.get("text_config") or config
     named = values | {name: values[own] for name, own in GPT2_NAMES.items() if own in values}
     parameters, context = estimate_parameters(named), named.get("max_position_embeddings")
@@ -167,8 +170,7 @@ def _measure(config: dict[str, Any], source: str) -> Shape:
 
 def _load(path: Path) -> dict[str, Any]:
     """The mapping in a file of JSON, or of YAML; empty if it is none."""
-    try:
+    with suppress(OSError, ValueError, RecursionError, yaml.YAMLError):
         value = (yaml.safe_load if path.suffix == ".yaml" else json.loads)(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError):
-        return {}
-    return value if isinstance(value, dict) else {}
+        return value if isinstance(value, dict) else {}
+    return {}

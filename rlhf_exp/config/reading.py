@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
 
@@ -120,14 +120,11 @@ def quote(text: str) -> str:
 
 def read_text(value: str) -> str | None:
     """The text that the value of an override means; None if it has references, is no text, or Hydra cannot read it."""
-    try:
-        found = OverridesParser.create().parse_override(f"key={value}")
-    except (HydraException, ValueError):  # a ValueError for a number of too many digits
-        return None
-    text = found.value()
-    if not isinstance(text, str) or re.search(r"(?<!\\)\$\{", text):
-        return None
-    return text.replace(r"\${", "${")
+    with suppress(HydraException, ValueError):  # a ValueError for a number of too many digits
+        text = OverridesParser.create().parse_override(f"key={value}").value()
+        if isinstance(text, str) and not re.search(r"(?<!\\)\$\{", text):
+            return text.replace(r"\${", "${")
+    return None
 
 
 def _measure_depth(text: str) -> int:

@@ -6,6 +6,7 @@ compose.py has checked names, types and ranges before, without importing TRL. He
 """
 
 import os
+from collections.abc import Mapping
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from rlhf_exp.config.rules.machine import forget_engine
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import one_of
-from rlhf_exp.errors import ConfigError, show
+from rlhf_exp.errors import ConfigError, collecting, refusing, show
 
 REFUSALS = (ValueError, TypeError, AttributeError, NotImplementedError, ImportError, OSError)
 """What the installed libraries raise at an argument."""
@@ -41,10 +42,8 @@ def build_args(cfg: Config) -> "TrainingArguments":
     args = fill_args(cfg) | ({"use_cpu": True} if elsewhere else {})
     known = load_arguments(cfg.algo.name)
     args = {name: float(value) if _is_whole(value, known[name].default) else value for name, value in args.items()}
-    try:
+    with refusing("algo.args: TRL refuses them", *REFUSALS):
         built = config_class(**args)
-    except REFUSALS as error:
-        raise ConfigError([f"algo.args: {show(error, 300)}"]) from None
     if problems := [] if elsewhere else _try_parts(built, {x: args[x] for x in args if args[x] != known[x].default}):
         raise ConfigError(problems)
     return built
@@ -75,7 +74,7 @@ def _is_whole(value: Any, default: Any) -> bool:
     return type(value) is int and type(default) is float
 
 
-def _try_parts(args: Any, given: dict[str, Any]) -> list[str]:
+def _try_parts(args: Any, given: Mapping[str, Any]) -> list[str]:
     """What transformers itself refuses of those arguments that it reads only when training begins: it builds the
     optimizer and the schedule of one weight, and the settings of sampling.
 
@@ -88,7 +87,7 @@ def _try_parts(args: Any, given: dict[str, Any]) -> list[str]:
     from transformers import GenerationConfig, Trainer
     from transformers.optimization import get_scheduler
 
-    weights, problems = [torch.nn.Parameter(torch.zeros(1, 1))], []
+    weights, problems = [torch.nn.Parameter(torch.zeros(1, 1))], list[str]()
 
     def build_optimizer() -> Any:
         kind, more = Trainer.get_optimizer_cls_and_kwargs(args)
@@ -115,11 +114,9 @@ def _try_parts(args: Any, given: dict[str, Any]) -> list[str]:
         # Optimizers of some layers alone look for these in the model; vLLM has other settings of sampling.
         if not typed or names == OPTIMIZER and args.optim_target_modules or names == SAMPLING and args.use_vllm:
             continue
-        try:
+        said = " ".join(f"algo.args.{name}={show(given[name])}" for name in typed)
+        with collecting(problems), refusing(f"{said}: cannot be used", *REFUSALS):
             build()
-        except REFUSALS as error:
-            said = " ".join(f"algo.args.{name}={show(given[name])}" for name in typed)
-            problems.append(f"{said}: {show(error, 300)}")
     return problems
 
 

@@ -8,7 +8,7 @@ Types are strict: true is no number, text is no number, and NaN, infinity and th
 
 import re
 import typing
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import is_dataclass
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache
@@ -77,7 +77,9 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     for known in names:
         ends.setdefault(known.rpartition(".")[2].casefold(), []).append(known)
     place, _, end = name.casefold().rpartition(".")
-    alike = [known for last in get_close_matches(end, ends, n=1, cutoff=0.65) for known in ends[last]]
+    close = get_close_matches(end, ends, n=3, cutoff=0.65)
+    close = [last for last in close if sorted(last) == sorted(end)] or close  # two letters in the wrong order
+    alike = [known for last in close[:1] for known in ends[last]]
     return max(alike, key=lambda known: SequenceMatcher(None, place, known.rpartition(".")[0]).ratio(), default=None)
 
 
@@ -114,7 +116,7 @@ def get_adapter(schema: Any) -> TypeAdapter:
     return TypeAdapter(schema)
 
 
-def build(schema: Any, values: dict[str, Any]) -> Any:
+def build(schema: Any, values: Mapping[str, Any]) -> Any:
     """The dataclass of values that have been checked."""
     return get_adapter(schema).validate_python(values)
 
@@ -122,7 +124,8 @@ def build(schema: Any, values: dict[str, Any]) -> Any:
 def find_problems(key: str, value: Any, hint: Any) -> list[Problem]:
     """A problem of the kind "type" or "range" if the value does not fit; one for each such entry of a mapping."""
     try:
-        TypeAdapter(hint, config=STRICT).validate_python(value)
+        has_own_config = hasattr(hint, "__pydantic_config__")  # as a Group has
+        (get_adapter(hint) if has_own_config else TypeAdapter(hint, config=STRICT)).validate_python(value)
     except ValidationError as error:
         return list_problems(error, value, key)
     return []

@@ -5,9 +5,9 @@ measure_rows(splits, tokenizer)["lengths"][0]     # {"subset": "train", "text": 
 """
 
 import re
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,7 +31,7 @@ TURN = re.compile(r"\n\n(?:Human|Assistant):")
 
 Splits = dict[str, tuple[Form, list[Row]]]
 """The rows of each split, and their form; a row may lack its answers."""
-Rows = list[dict[str, Any]]
+Rows = list[dict[str, object]]
 """Those of a table."""
 
 
@@ -44,14 +44,14 @@ def list_rows(cfg: Config, task: TaskRows) -> Splits:
     return splits
 
 
-def write_data(folder: Path, facts: dict[str, Any], splits: Splits, tokenizer: PreTrainedTokenizerBase,
+def write_data(folder: Path, facts: Mapping[str, object], splits: Splits, tokenizer: PreTrainedTokenizerBase,
                most: int | None = MOST) -> None:  # fmt: skip
     """Write data.json: the facts that a task has counted, and the figures of its rows."""
     if processes.is_main():
         write_json(folder / "data.json", {**facts, "figures": measure_rows(splits, tokenizer, most)})
 
 
-def measure_rows(splits: Splits, tokenizer: PreTrainedTokenizerBase, most: int | None = None) -> dict[str, Any]:
+def measure_rows(splits: Splits, tokenizer: PreTrainedTokenizerBase, most: int | None = None) -> Mapping[str, object]:
     """All figures; lengths are in tokens, of the first `most` rows of each split (None: of all). Pairs are taken
     together by their subset, other rows by their split."""
     measured = [_measure_lengths(split, form, rows[:most], tokenizer) for split, (form, rows) in splits.items()]
@@ -59,7 +59,7 @@ def measure_rows(splits: Splits, tokenizer: PreTrainedTokenizerBase, most: int |
     parts = dict(list(lengths.groupby("subset", sort=False)))
     if len(parts) > 1:
         parts["all"] = pd.concat(parts.values())
-    figures: dict[str, Any] = {"lengths": [], "turns": [], "budgets": [], "preference": []}
+    figures: dict[str, Rows] = {"lengths": [], "turns": [], "budgets": [], "preference": []}
     for name, part in parts.items():
         for text in ("prompt", *ANSWERS):
             if part[text].notna().any():
@@ -96,7 +96,7 @@ def _count_turns(prompt: Text) -> int:
     return sum(message["role"] != "system" for message in prompt) + 1
 
 
-def _summarise(subset: str, text: str, values: pd.Series) -> dict[str, Any]:
+def _summarise(subset: str, text: str, values: pd.Series) -> dict[str, object]:
     array = values.to_numpy(dtype=np.float64)
     return {
         "subset": subset,
@@ -109,7 +109,7 @@ def _summarise(subset: str, text: str, values: pd.Series) -> dict[str, Any]:
     }
 
 
-def _compare_lengths(subset: str, pairs: pd.DataFrame) -> dict[str, Any]:
+def _compare_lengths(subset: str, pairs: pd.DataFrame) -> dict[str, object]:
     """How often the chosen answer is the longer one (a tie is a half), and by how much; intervals are over rows."""
     differences = (pairs["chosen"] - pairs["rejected"]).to_numpy()
     longer_wins = share_interval(((np.sign(differences) + 1) / 2).tolist())

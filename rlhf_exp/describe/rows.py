@@ -5,8 +5,8 @@ facts, splits = read_rows(cfg, tokenizer)
 splits["train"]     # (Pairs(), [{"prompt": ..., "chosen": ..., "rejected": ...}, ...])
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
@@ -24,7 +24,7 @@ DRAWN = 4096
 NO_LIMIT = 2**31
 
 
-def read_rows(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> tuple[dict[str, Any], Splits]:
+def read_rows(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> tuple[Mapping[str, object], Splits]:
     """What the task has counted, and its rows by split. Of a task that draws its rows: demonstrations, prompts to train
     on, and held-out prompts.
 
@@ -38,7 +38,7 @@ def read_rows(cfg: Config, tokenizer: PreTrainedTokenizerBase) -> tuple[dict[str
         form = PAIR
     elif keys is cfg.task and hasattr(keys, "demonstration"):
         form = DEMONSTRATE
-    facts: dict[str, Any] = {}
+    facts: Mapping[str, object] = {}
     splits: Splits = {}
     if loader.source is None:
         n, seed, limit, fewer = keys.train_rows or DRAWN, keys.data_seed, cfg.eval.limit, cfg.eval.rows is None

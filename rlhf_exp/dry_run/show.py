@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from rlhf_exp.config.schema import Config
 from rlhf_exp.dry_run.describe import DryRun, describe_dry_run
-from rlhf_exp.errors import ConfigError, tell
+from rlhf_exp.errors import ConfigError, collecting, tell, within
 from rlhf_exp.runs.figures import align
 
 
@@ -42,17 +42,16 @@ def print_dry_runs(named: Mapping[str, Config]) -> None:
     """
     rows, found, problems = [("job", "memory", "checks")], list[DryRun](), list[str]()
     for name, cfg in named.items():
-        try:
+        row = (name, "-", "FAILED")
+        with collecting(problems), within(name):
             one = describe_dry_run(cfg)
-        except ConfigError as error:
-            rows.append((name, "-", "FAILED"))
-            problems += [f"{name}: {line}" for line in error.problems]
-            continue
-        found.append(one)
-        problems += [f"{name}: {line}" for line in one.problems]
-        rows.append((name, f"{one.fits}: {one.needs}", one.checks))
-        if cfg.verbose:
-            tell("\n".join([f"{name}: {one.what}", *one.details, ""]))
+            found.append(one)
+            row = (name, f"{one.fits}: {one.needs}", one.checks)
+            if cfg.verbose:
+                tell("\n".join([f"{name}: {one.what}", *one.details, ""]))
+            if one.problems:
+                raise ConfigError(one.problems)
+        rows.append(row)
     tell("\n".join([*align(rows), _sum(rows[1:]), *_list_unusual(found)]))
     if problems:
         raise ConfigError(problems)

@@ -11,7 +11,7 @@ higher. dpo's loss follows from the implicit rewards, and is ln 2 before trainin
 and prefers no answer. No loss is measured if training minimises another quantity (Algorithm.held_out_loss).
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,7 @@ factor, so accuracy does not depend on it, but loss and calibration do. (grpo's 
 its KL.)"""
 
 LN_2: Interval = {"value": float(np.log(2)), "low": float(np.log(2)), "high": float(np.log(2))}
-UNTRAINED_PAIRS: dict[str, Any] = {"accuracy": {"value": 0.5, "low": 0.5, "high": 0.5}, "loss": LN_2}
+UNTRAINED_PAIRS: dict[str, Interval] = {"accuracy": {"value": 0.5, "low": 0.5, "high": 0.5}, "loss": LN_2}
 """With the start model every answer has the implicit reward 0, so every pair is a tie."""
 
 

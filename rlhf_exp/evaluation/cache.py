@@ -7,13 +7,14 @@ and intervals are always computed anew, so that a changed grader or reward canno
 """
 
 import json
+from contextlib import suppress
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
 from rlhf_exp import processes
 from rlhf_exp.config.device import find_version
-from rlhf_exp.errors import name_error, say
+from rlhf_exp.errors import tolerating
 from rlhf_exp.evaluation.completions import EvalSet, sample_rows
 from rlhf_exp.models.loading import load_policy
 from rlhf_exp.models.scoring import Model
@@ -68,14 +69,11 @@ def hash_sampling(of: EvalSet, source: ModelSource, weights: str) -> str:
 
 def read_entry(path: Path) -> list[Completion] | None:
     """The cached completions; None if there are none. A damaged entry is reported and replaced by new samples."""
-    try:
+    damage = (ValueError, TypeError, KeyError)
+    with suppress(FileNotFoundError), tolerating(f"{path}: damaged, and sampled anew", *damage):
         found = json.loads(path.read_text(encoding="utf-8"))["completions"]
         return [Completion(**{name: one[name] for name in SAMPLED} | one) for one in found]
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError, KeyError) as error:
-        say(f"{path}: damaged ({name_error(error)}); sampled anew")
-        return None
+    return None
 
 
 def write_entry(path: Path, completions: list[Completion]) -> None:

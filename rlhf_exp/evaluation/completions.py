@@ -123,9 +123,9 @@ def sample_rows(
             kl = measure_kl(model, start_model, rows, pad_id, compared)
         for (row, place), tokens, one in zip(places, ids, kl, strict=True):
             measured = {"kl": one.kl} if plain else {"kl": one.kl, "kl_sampled": one.sampled, "kl_outside": one.outside}
-            known: dict[str, Any] = {"row": row, "ids": tokens, "sample": place, "decoding": decoding}
-            known |= {"tokens": len(tokens), "truncated": tokens[-1] not in eos_ids, **measured}
-            completions.append(Completion(**known))
+            known = {"row": row, "ids": tokens, "sample": place, "decoding": decoding, "tokens": len(tokens)}
+            known |= {"truncated": tokens[-1] not in eos_ids, **measured}
+            completions.append(Completion.model_validate(known))
     return completions
 
 

@@ -23,7 +23,7 @@ from rlhf_exp.evaluation import answers
 from rlhf_exp.evaluation.baselines import BestBaseline, measure_baselines
 from rlhf_exp.evaluation.cache import sample_cached
 from rlhf_exp.evaluation.completions import EvalSet, judge, sample_rows
-from rlhf_exp.evaluation.metrics import average_rows, compare, summarise
+from rlhf_exp.evaluation.metrics import RawSection, average_rows, compare, summarise
 from rlhf_exp.evaluation.preferences import compare_preferences, find_errors, summarise_preferences
 from rlhf_exp.evaluation.token_figures import add_token_figures
 from rlhf_exp.experiment import Experiment
@@ -41,7 +41,7 @@ class Measured:
     """What was measured of one model: its section of evaluation.json, its completions, its rows of preferences.jsonl,
     and the demonstrations by which its loss was measured."""
 
-    section: dict[str, Any]
+    section: RawSection
     completions: list[Completion] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)
     demonstrations: list[answers.Scored] = field(default_factory=list)
@@ -152,7 +152,7 @@ class PolicyEvaluator:
             more["baselines"] = self.best.describe(self.experiment.cfg.max_tokens, trained)
         samples = list[Completion]()
         for name, of in {**self._divide(), **self.sets}.items():
-            section: dict[str, Any] = {which: one.section for which, one in of.items()}
+            section: RawSection = {which: one.section for which, one in of.items()}
             if "trained" in of:
                 sides = of["baseline"].completions, of["trained"].completions
                 section["paired"] = compare(*sides, self.experiment.cfg.max_tokens)
@@ -172,7 +172,7 @@ class PolicyEvaluator:
                     parts.setdefault(name, {})[which] = Measured(summarise(own, cfg.max_tokens, k), own)
         return parts
 
-    def _measure_loss(self, start_model: Model) -> tuple[dict[str, Any], list[answers.Scored]]:
+    def _measure_loss(self, start_model: Model) -> tuple[RawSection, list[answers.Scored]]:
         """The start model's `loss`, and the demonstrations that it is of; or `loss_left_out`, a sentence why there is
         none, which is also printed."""
         cfg, rows = self.experiment.cfg, self.experiment.task.demonstrations
@@ -214,7 +214,7 @@ class ScorerEvaluator:
         rows = answers.describe_pairs(which, self.experiment, scores)
         self.measured[which] = Measured(summarise_preferences(rows), pairs=rows)
         sides = [of_model.pairs for of_model in self.measured.values()]
-        more: dict[str, Any] = {"paired": compare_preferences(*sides)} if len(sides) == 2 else {}
+        more: RawSection = {"paired": compare_preferences(*sides)} if len(sides) == 2 else {}
         write_measured(self.experiment.folder.path, self.measured, **more)
 
 

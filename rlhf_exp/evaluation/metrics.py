@@ -22,8 +22,11 @@ SHARES = ("accuracy", "lenient_accuracy", "truncation_rate")
 SPREADS = ("reward", "kl", "kl_sampled")
 """Figures that also have a standard deviation over completions."""
 
+RawSection = dict[str, Any]
+"""A section of evaluation.json, or a part of one, before runs/records.py: Evaluation checks it."""
 
-def summarise(completions: list[Completion], max_tokens: int, k: int | None = None) -> dict[str, Any]:
+
+def summarise(completions: list[Completion], max_tokens: int, k: int | None = None) -> RawSection:
     """One section of evaluation.json, from the completions of one model.
 
     `n` counts rows, `completions` those of each, `counts` all completions. pass@k, majority@k and `distinct` are of `k`
@@ -55,7 +58,7 @@ def summarise(completions: list[Completion], max_tokens: int, k: int | None = No
     return section
 
 
-def compare(baseline: list[Completion], trained: list[Completion], max_tokens: int) -> dict[str, Any]:
+def compare(baseline: list[Completion], trained: list[Completion], max_tokens: int) -> RawSection:
     """`paired` of evaluation.json: trained minus baseline on the same rows.
 
     A difference has the same place as the figure in a section (`mean_tokens`, `reward.mean`, `greedy.accuracy`), except
@@ -144,9 +147,9 @@ def _list_figures(one: Completion) -> dict[str, float]:
     return figures
 
 
-def _summarise_rows(rows: list[list[Completion]]) -> dict[str, Any]:
+def _summarise_rows(rows: list[list[Completion]]) -> RawSection:
     """The figures of all completions of one decoding; accuracy takes the strict reading if the grader has two."""
-    section: dict[str, Any] = {}
+    section: RawSection = {}
     for name, values in read_figures(rows).items():
         means = values.mean(1)
         section[name] = share_interval(means, len(rows[0])) if name in SHARES else mean_interval(means)
@@ -158,7 +161,7 @@ def _summarise_rows(rows: list[list[Completion]]) -> dict[str, Any]:
     return section
 
 
-def _compare_figures(before: dict[str, np.ndarray], after: dict[str, np.ndarray]) -> dict[str, Any]:
+def _compare_figures(before: dict[str, np.ndarray], after: dict[str, np.ndarray]) -> RawSection:
     kinds = dict.fromkeys(SHARES, DIFFERENCES)
     found = {name: paired_interval(before[name], after[name], kinds.get(name)) for name in before if name in after}
     return {name: {"mean": interval} if name in SPREADS else interval for name, interval in found.items()}

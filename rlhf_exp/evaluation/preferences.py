@@ -11,12 +11,11 @@ counts as half right. sigmoid(margin) is the probability that the chosen answer 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 
 from rlhf_exp.analysis.stats import DIFFERENCES, mean_interval, paired_interval, wilson
-from rlhf_exp.evaluation.metrics import measure_std
+from rlhf_exp.evaluation.metrics import RawSection, measure_std
 from rlhf_exp.graders.refusals import find_refusal
 from rlhf_exp.runs.records import Bin, Errors, Pair, Part, Quantile
 
@@ -39,7 +38,7 @@ TRAITS = ("only the chosen answer refuses", "only the rejected answer refuses", 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
-def summarise_preferences(rows: list[Pair]) -> dict[str, Any]:
+def summarise_preferences(rows: list[Pair]) -> RawSection:
     """The figures of one model on held-out pairs.
 
     `loss` is the mean of -log sigmoid(margin), without any centring term. The interval of the mean reward is over
@@ -69,7 +68,7 @@ def summarise_preferences(rows: list[Pair]) -> dict[str, Any]:
     }
 
 
-def compare_preferences(baseline: list[Pair], trained: list[Pair]) -> dict[str, Any]:
+def compare_preferences(baseline: list[Pair], trained: list[Pair]) -> RawSection:
     """`paired` of evaluation.json: trained minus baseline on the same pairs; `difference` is that of the accuracy."""
     before, after = (np.array([row.margin for row in rows]) for rows in (baseline, trained))
     return {

@@ -16,6 +16,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from fractions import Fraction
 
 MAX_CHARACTERS = 50
@@ -46,10 +47,9 @@ def evaluate(text: str) -> Fraction | None:
         text = text.replace(spelling, plain)
     if len(text) > MAX_CHARACTERS or text.count("^") > 1 or "**" in text or "//" in text or not ALLOWED.fullmatch(text):
         return None
-    try:
+    with suppress(SyntaxError, ZeroDivisionError):
         return _read(EXPONENT.sub(r"**(\1\2)", text))
-    except (SyntaxError, ZeroDivisionError):
-        return None
+    return None
 
 
 def _read(text: str) -> Fraction:

@@ -26,11 +26,11 @@ from numbers import Real
 from typing import Any
 
 from rlhf_exp.config.values import suggest
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, refusing, show
 from rlhf_exp.forms import Row
 from rlhf_exp.graders import PASSED, Grade, NumberGrade, Outcome, compare, expressions, gsm8k, keep_end, write_answer
 from rlhf_exp.graders.choices import read_choice
-from rlhf_exp.graders.user_code import RewardError, call, describe_value, import_function
+from rlhf_exp.graders.user_code import RewardError, confine, describe_value, import_function, watch
 
 Checker = Callable[..., Grade]
 """A function of (completion, row)."""
@@ -57,15 +57,17 @@ def build_checker(task: Any, read: AsRead | None = None) -> Checker:
     return lambda completion, row: check(keep_end(completion), row[column])
 
 
-def find_answer_problem(task: Any, answer: Any) -> str | None:
-    """Why a ready checker cannot compare with this answer; None if it can."""
+def check_answer(task: Any, answer: Any, place: str) -> None:
+    """Refuse an answer with which a ready checker cannot compare.
+
+    Raises:
+        ConfigError: the answer is such a one; the line begins with `place`.
+    """
     if task.ready_checker and isinstance(answer, list | dict | bytes | bool):
-        return "must hold one text or number (for anything else write a checker, task.checker=FILE.py:FUNCTION)"
-    try:
+        way = "for anything else write a checker, task.checker=FILE.py:FUNCTION"
+        raise ConfigError([f"{place} must hold one text or number, got {show(answer, 40)}; {way}"])
+    with refusing(f"{place} cannot be compared by the checker, got {show(answer, 40)}", ValueError):
         CHECKS.get(task.ready_checker, (None, str))[1](answer)
-    except ValueError as error:
-        return f"cannot be compared by the checker, {error}"
-    return None
 
 
 def check_exact(completion: str, answer: Any) -> Grade:
@@ -130,8 +132,10 @@ def guard(function: Callable[..., Any], key: str, file: str, read: AsRead | None
             row = {name: row[name] for name in ("id", "prompt") if name in row} | columns
         seen = {name: value for name, value in row.items() if name not in PASSED}
         where = f"on row {own}{place} with completion {completion[:60]!r}"
+        described = f"{key}, {where},"
         try:
-            result = call(lambda: _read_result(function(completion, copy.deepcopy(seen))), f"{key}, {where},", file)
+            with confine(described, file), watch(described):
+                result = _read_result(function(completion, copy.deepcopy(seen)))
         except RewardError as error:
             line = f"{key}: {error}, {where}"
             name = next(iter(error.__cause__.args), None) if isinstance(error.__cause__, KeyError) else None

@@ -18,6 +18,7 @@ limits comes near.
 
 import math
 import re
+from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
 from itertools import islice
@@ -127,10 +128,9 @@ def is_small(expression: Any) -> bool:
     refused = (sympy.Integral, sympy.Sum, sympy.Product, sympy.Limit, sympy.Derivative)
     if len(nodes) > MAX_NODES or any(isinstance(node, refused) for node in nodes):
         return False
-    try:
+    with suppress(OverflowError):  # beyond what a float holds
         return _count_digits(expression) <= MAX_DIGITS
-    except OverflowError:  # beyond what a float holds
-        return False
+    return False
 
 
 def _count_digits(node: Any) -> float:

@@ -1,7 +1,8 @@
 """Imports a file of the user's, a checker, a reward or a task, and calls its functions.
 
     function = import_function("mine.py:check", "task.checker=mine.py:check")
-    result = call(lambda: function("4", row), "task.checker=mine.py:check, on row 7,", "mine.py")
+    with confine("task.checker=mine.py:check, on row 7,", "mine.py"), watch("task.checker=mine.py:check, on row 7,"):
+        result = function("4", row)
 
 It can neither end the process of the run with a status of its own, nor leave a second one behind (`confine`).
 
@@ -26,7 +27,7 @@ from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from rlhf_exp.config.values import show, suggest
-from rlhf_exp.errors import FAILED, ConfigError, printable, read_message
+from rlhf_exp.errors import FAILED, ConfigError, printable, read_message, refusing
 
 LINE_S, GRACE_S, AGAIN_S = 10.0, 2.0, 1.0
 """The line comes after LINE_S. What has not ended GRACE_S after the limit hangs in C. A function that catches the error
@@ -68,13 +69,8 @@ def import_file(file: str, key: str) -> ModuleType:
     path = Path(file).expanduser()
     spec: Any = importlib.util.spec_from_file_location(f"user_reward_{path.stem}", path)
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses in the file need this
-    try:
-        with confine(key):
-            spec.loader.exec_module(module)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # the file can raise anything
-        raise ConfigError([f"{key}: cannot be imported, {describe_error(error, file)}"]) from None
+    with refusing(f"{key}: cannot be imported", RewardError), confine(key, file):
+        spec.loader.exec_module(module)
     return module
 
 
@@ -91,26 +87,17 @@ def describe_value(value: Any) -> str:
     return "null (None)" if value is None else f"{show(value, 40)} ({type(value).__name__})"
 
 
-def call(function: Callable[[], Any], described: str, file: str) -> Any:
-    """What a call of the user's code returns; `described` begins the line on the terminal if it takes long.
+@contextmanager
+def confine(described: str, file: str) -> Iterator[None]:
+    """Inside the `with`, which runs code of the user's file, os._exit raises SystemExit, since it would end the run
+    with any status, 0 too, and no record. A process forked inside may end as it likes; one that comes back out, as a
+    second run, is ended.
 
     Raises:
-        RewardError: its own; or with what else it raised as the cause, SystemExit too, since that would end the run as
-            if it had succeeded.
+        ConfigError, RewardError: the code's own.
+        RewardError: with what else it raised as the cause, SystemExit too, since that would end the run as if it had
+            succeeded.
     """
-    try:
-        with confine(described), watch(described):
-            return function()
-    except (KeyboardInterrupt, RewardError):
-        raise
-    except BaseException as error:
-        raise RewardError(f"raised {describe_error(error, file)}") from error
-
-
-@contextmanager
-def confine(described: str) -> Iterator[None]:
-    """Inside the `with`, os._exit raises SystemExit, since it would end the run with any status, 0 too, and no record.
-    A process forked inside may end as it likes; one that comes back out, as a second run, is ended."""
     run, leave = os.getpid(), os._exit
 
     def refuse(status: int) -> NoReturn:
@@ -121,6 +108,10 @@ def confine(described: str) -> Iterator[None]:
     os._exit = refuse
     try:
         yield
+    except (KeyboardInterrupt, ConfigError, RewardError):
+        raise
+    except BaseException as error:  # the file can raise anything
+        raise RewardError(f"raised {describe_error(error, file)}") from error
     finally:
         os._exit = leave
         if os.getpid() != run:

@@ -20,7 +20,7 @@ from rlhf_exp.config.reading import quote
 from rlhf_exp.config.rules.algorithm import explain_loss
 from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.config.values import one_of, suggest
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, collecting
 
 INSTEAD = {
     "model": "a hub id or a folder is model.path=PATH; the option ",
@@ -78,12 +78,10 @@ def _explain_unknown(key: str, overrides: Sequence[str]) -> str:
 def _find_refusal(key: str, overrides: Sequence[str]) -> str | None:
     """Why the key is refused with a plus too; None if it is not, or others of the overrides cannot be read."""
     added = [f"++{text}" if name_key(text) == key or text.startswith("algo.args.") else text for text in overrides]
-    with suppress(HydraException, OmegaConfBaseException):
-        try:
-            compose_config(added)
-        except ConfigError as error:
-            return next((line for line in error.problems if getattr(line, "key", "") == key), None)
-    return None
+    problems = list[str]()
+    with suppress(HydraException, OmegaConfBaseException), collecting(problems):
+        compose_config(added)
+    return next((line for line in problems if getattr(line, "key", "") == key), None)
 
 
 def _find_algorithm(overrides: Sequence[str]) -> str:

@@ -3,8 +3,6 @@
 run_sweep(*read_sweep(Typed(["seed=0,1"]), ["-m", "seed=0,1"]))      # the exit status
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from rlhf_exp import processes
 from rlhf_exp.commands import guard, hide_bars
 from rlhf_exp.config.hub import prepare_hub
 from rlhf_exp.config.schema import Config
-from rlhf_exp.errors import ConfigError, say, tell
+from rlhf_exp.errors import ConfigError, collecting, refusing, say, tell
 from rlhf_exp.launch.job import check_job, connect, run_checked
 from rlhf_exp.launch.jobs import Sweep
 from rlhf_exp.launch.workers import run_jobs
@@ -78,36 +76,26 @@ def check_jobs(sweep: Sweep) -> list[Config]:
     """
     total = len(sweep.jobs)
     composed = [sweep.compose(number) for number in range(total)]
-    found: dict[str, list[int]] = {}
+    problems = [list[str]() for _ in composed]  # of each job
     configs: list[Config] = []
     places: dict[str, int] = {}
-
-    @contextmanager
-    def noting(number: int) -> Iterator[None]:
-        try:
-            yield
-        except ConfigError as error:
-            for problem in error.problems:
-                found.setdefault(problem, []).append(number)
-
     if not composed[0][0].dry_run:
         tell(f"checking {total} jobs")  # importing TRL takes seconds
     for number, (cfg, settings) in enumerate(composed):
-        with noting(number):
+        with collecting(problems[number]):
             configs.append(_check_job(cfg, settings, number, places))
-    if not found and not configs[0].dry_run:
+    if not any(problems) and not configs[0].dry_run:
         connect(configs[0])
         from rlhf_exp.config.trl_args import build_args
 
         for number, config in enumerate(configs):
-            with noting(number):
+            with collecting(problems[number]):
                 build_args(config)
-    if found:
-        everyones = [problem for problem, numbers in found.items() if len(numbers) == total > 1]
+    if any(problems):
+        everyones = [problem for problem in problems[0] if total > 1 and all(problem in own for own in problems)]
         lines = [f"all {total} jobs: {problem}" for problem in everyones]
-        for number in range(total):
-            own = [problem for problem in found if number in found[problem] and problem not in everyones]
-            lines += [f"{sweep.name(number)}: {problem}" for problem in own]
+        for number, own in enumerate(problems):
+            lines += [f"{sweep.name(number)}: {problem}" for problem in own if problem not in everyones]
         raise ConfigError([*lines, f"none of {total} jobs was started"])
     return configs
 
@@ -127,12 +115,10 @@ def report_study(folder: Path) -> None:
 
 def _make_folder(folder: Path, named_by_time: bool) -> Path:
     """Make the sweep's folder; one that is named by the time gets a number if another sweep has it."""
-    try:
+    with refusing(f"{folder}: cannot be written", OSError):
         if named_by_time:
             return make_new(folder)
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError([f"{folder}: cannot be written, {error.strerror}"]) from None
     return folder
 
 

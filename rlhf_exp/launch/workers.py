@@ -126,11 +126,8 @@ def _run_with_slurm(jobs: "Jobs", relay: "Relay", options: dict[str, Any]) -> No
         raise ConfigError([f"hydra.launcher: {str(error).strip().splitlines()[-1]}"]) from None
     relay.cancel = Queue(submitted).cancel_pending
     for number, job in enumerate(submitted, 1):
-        try:
-            job.results()
-        except RuntimeError:
-            if not jobs.stopped_by():
-                say(f"the process of job {number} has died (state: {job.state}), see {job.paths.stderr}")
+        if job.exception() and not jobs.stopped_by():
+            say(f"the process of job {number} has died (state: {job.state}), see {job.paths.stderr}")
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ load_adapted(AutoModelForCausalLM, source)
 import json
 import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from rlhf_exp.config.schema import Config, conflict, find_value
 from rlhf_exp.config.values import show, suggest
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, refusing
 from rlhf_exp.models.scoring import Model
 from rlhf_exp.models.source import OTHER_BASE, ModelSource
 from rlhf_exp.runs.files import write_json
@@ -56,11 +55,8 @@ def add_adapter(cfg: Config, model: Any, peft_config: LoraConfig) -> PeftModel:
     names = [name for name, _ in model.named_modules()]
     listed = targets if isinstance(targets, list) else []
     unknown = [target for target in listed if not any(name.endswith(f".{target}") or name == target for name in names)]
-    try:
-        with explaining_targets(cfg):
-            adapted = get_peft_model(model, peft_config)
-    except (ValueError, TypeError, re.error) as error:
-        raise _refuse_targets(cfg, f"cannot have adapters ({show(str(error), MOST)})") from None
+    with explaining_targets(cfg, ValueError, TypeError, re.error):
+        adapted = get_peft_model(model, peft_config)
     if unknown:
         ends = sorted({name.rpartition(".")[2] for name in names} - {""})
         raise _refuse_targets(cfg, f"{model.__class__.__name__} has no module {unknown[0]}{suggest(unknown[0], ends)}")
@@ -71,17 +67,13 @@ def add_adapter(cfg: Config, model: Any, peft_config: LoraConfig) -> PeftModel:
     return adapted
 
 
-@contextmanager
-def explaining_targets(cfg: Config) -> Iterator[None]:
-    """Inside the `with`, an adapter for modules that the model does not have is the user's mistake.
-
-    Raises:
-        ConfigError: instead of peft's error.
-    """
-    try:
-        yield
-    except NoMatchingPeftModuleError:
-        raise _refuse_targets(cfg, f"fits no module of model={cfg.model.path or cfg.model.name}") from None
+def explaining_targets(cfg: Config, *more: type[Exception]) -> AbstractContextManager[None]:
+    """Inside the `with`, an adapter for modules that the model does not have is the user's mistake, and so are `more`
+    of peft's errors."""
+    if cfg.peft.lora is None:
+        return nullcontext()
+    line = conflict(cfg, "peft.lora.target_modules", f"do not fit model={cfg.model.path or cfg.model.name}")
+    return refusing(line, NoMatchingPeftModuleError, *more)
 
 
 def _refuse_targets(cfg: Config, why: str) -> ConfigError:
@@ -96,7 +88,7 @@ def load_weights(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedMod
     Raises:
         ConfigError: its files lack tensors, which transformers would draw at random.
     """
-    model, info = kind.from_pretrained(source.weights, **kwargs, output_loading_info=True)
+    model, info = kind.from_pretrained(source.weights, **kwargs, output_loading_info=True, ignore_mismatched_sizes=True)
     missing, unused = sorted(info["missing_keys"]), sorted(info["unexpected_keys"])
     has_head = any(name.endswith("ForSequenceClassification") for name in source.config.architectures or [])
     if kind is AutoModelForSequenceClassification and not has_head:
@@ -107,6 +99,9 @@ def load_weights(kind: Any, source: ModelSource, **kwargs: Any) -> PreTrainedMod
             new = f"its head as a reward model is new, drawn by the seed: {name_some(head)}"
             _tell(f"{source.path}: a language model; {new}")
     place = f"of its base {source.weights}, " if source.is_adapter else ""
+    if info["mismatched_keys"]:
+        others = name_some(sorted(name for name, *_ in info["mismatched_keys"]))
+        raise source.refuse(f"{place}its weights are of other sizes than its config.json says: {others}")
     if missing:
         lacks = f"{place}{len(missing)} of {len(model.state_dict())} tensors are in none of its files"
         remedy = "they would be random numbers, so save or copy the model again"

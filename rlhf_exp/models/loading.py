@@ -135,11 +135,10 @@ def read_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
         ConfigError: it cannot be loaded; the message names the local option.
     """
     source.check_whole()
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(source.tokenizer, trust_remote_code=source.trust_remote_code)
+    path = source.tokenizer
+    with source.loading(Exception):  # a damaged file leads to errors of many types, tokenizers' to a plain Exception
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=source.trust_remote_code)
         reads = len(tokenizer("text")["input_ids"])
-    except Exception as error:  # a damaged file leads to errors of many types, tokenizers' to a plain Exception
-        raise source.explain(error) from None
     if not reads:  # transformers 5.23 makes an empty one for a folder without a tokenizer
         raise source.refuse("holds no tokenizer; must have a tokenizer.json, or its older files")
     return tokenizer
@@ -208,13 +207,7 @@ def _load(kind: Any, source: ModelSource, **kwargs: Any) -> Model:
         "device_map": None if source.use_cpu else {"": "cuda"},
     }
     source.check_whole()
-    try:
+    with source.loading(*UNREADABLE):
         model: Any = (load_adapted if source.is_adapter else load_weights)(kind, source, **kwargs)
-    except UNREADABLE as error:
-        raise source.explain(error) from None
-    except RuntimeError as error:
-        if "mismatched_sizes" not in str(error):
-            raise
-        raise source.refuse("cannot be loaded (its weights are of other sizes than its config.json says)") from None
     patch_model(model)
     return model.to("cpu" if source.use_cpu else "cuda").eval()

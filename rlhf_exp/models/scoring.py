@@ -121,7 +121,8 @@ def map_batches(
 
 def split_by_length(sequences: list[list[int]], size: int) -> list[list[int]]:
     """Indices of the sequences, in batches of similar length."""
-    order = sorted(range(len(sequences)), key=lambda i: len(sequences[i]))
+    lengths = [*map(len, sequences)]
+    order = sorted(range(len(sequences)), key=lengths.__getitem__)
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
@@ -146,8 +147,9 @@ def completion_logits(model: Model, rows: list[Row], pad_id: int) -> list[torch.
 def split_rows(rows: list[Row], vocabulary: int) -> Iterator[list[int]]:
     """Indices of rows in batches, by length, whose logits stay within BATCH_ELEMENTS; a single row may exceed it."""
     batch: list[int] = []
-    for i in sorted(range(len(rows)), key=lambda i: sum(map(len, rows[i]))):
-        kept = sum(map(len, rows[i])) + 1 - min(_start(rows[j]) for j in [*batch, i])
+    lengths = [len(prompt) + len(completion) for prompt, completion in rows]
+    for i in sorted(range(len(rows)), key=lengths.__getitem__):
+        kept = lengths[i] + 1 - min(_start(rows[j]) for j in [*batch, i])
         if batch and (len(batch) == BATCH_ROWS or (len(batch) + 1) * kept * vocabulary > BATCH_ELEMENTS):
             yield batch
             batch = []

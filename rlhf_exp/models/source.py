@@ -9,6 +9,7 @@ A path is a folder or a hub id, of full weights or of an adapter, which holds th
 """
 
 import json
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rlhf_exp.config.hub import find_made, is_hub_id
 from rlhf_exp.config.model_shape import ASSETS, find_local_base
 from rlhf_exp.config.schema import Config
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, refusing
 from rlhf_exp.runs.inputs import hash_weights
 from rlhf_exp.runs.load import refusing_damage
 from rlhf_exp.runs.manifest import explain_damage, remedy
@@ -99,10 +100,9 @@ class ModelSource:
         """
         from transformers import AutoConfig
 
-        try:
-            config = AutoConfig.from_pretrained(self.weights, trust_remote_code=self.trust_remote_code)
-        except Exception as error:  # a damaged file leads to errors of many types
-            raise self.explain(error) from None
+        weights = self.weights
+        with self.loading(Exception):  # a damaged file leads to errors of many types
+            config = AutoConfig.from_pretrained(weights, trust_remote_code=self.trust_remote_code)
         asked = str(config.get_text_config()._attn_implementation or config._attn_implementation)
         if "/" in asked and not self.trust_remote_code:
             why = f"its config.json asks for attention by the code of {asked} from the hub, which would be run here"
@@ -144,15 +144,19 @@ class ModelSource:
                 of_base = "" if folder == Path(self.path) else f"of its base {folder}, "
                 raise self.refuse(f"{of_base}{reason}; {remedy(folder)}")
 
+    @property
+    def place(self) -> str:
+        """Begins each message about it."""
+        return f"{self.key}={self.path}" if self.key else self.path
+
     def refuse(self, problem: str) -> ConfigError:
         """The error to raise, in one line: key=path: the problem."""
-        return ConfigError([f"{self.key}={self.path}: {problem}" if self.key else f"{self.path}: {problem}"])
+        return ConfigError([f"{self.place}: {problem}"])
 
-    def explain(self, error: Exception) -> ConfigError:
-        """The error to raise if it cannot be read: why, and for a hub id the local option."""
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        way = "" if Path(self.path).is_dir() else f"; {OFFLINE}"
-        return self.refuse(f"cannot be loaded ({reason}){way}")
+    def loading(self, *errors: type[Exception]) -> AbstractContextManager[None]:
+        """Inside the `with`, one of these errors says that it cannot be loaded; for a hub id with the local option."""
+        hint = "" if Path(self.path).is_dir() else OFFLINE
+        return refusing(f"{self.place}: cannot be loaded", *errors, hint=hint)
 
     @cached_property
     def _adapter_config(self) -> dict[str, Any]:

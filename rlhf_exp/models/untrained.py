@@ -3,8 +3,7 @@
 create_untrained({"architecture": "gpt2", "tokenizer": "bytes", "hidden_size": 64}, seed=0, path=Path("start_model"))
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from transformers import (
 )
 
 from rlhf_exp.config.values import suggest
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, refusing
 from rlhf_exp.graders.countdown import LARGEST_STEP
 
 TRACE_WORDS = "<pad> <eos> <unk> use make . <think> </think> <answer> </answer> yes no give up check ; = ( ) + - * /"
@@ -110,10 +109,6 @@ def build_byte_tokenizer() -> PreTrainedTokenizerFast:
     return made
 
 
-@contextmanager
-def _refusing_shape(init: dict) -> Iterator[None]:
-    try:
-        yield
-    except (StrictDataclassError, ValueError, RuntimeError) as error:
-        why = " ".join(str(error).split())
-        raise ConfigError([f"model.init: not a shape of {init['architecture']} ({why})"]) from None
+def _refusing_shape(init: dict) -> AbstractContextManager[None]:
+    line = f"model.init: not a shape of {init['architecture']}"
+    return refusing(line, StrictDataclassError, ValueError, RuntimeError)

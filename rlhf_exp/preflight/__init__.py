@@ -9,7 +9,6 @@ The completions are those just measured; nothing is sampled here.
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from rlhf_exp import processes
 from rlhf_exp.config.checks import choose_remedy
@@ -21,6 +20,7 @@ from rlhf_exp.preflight.memory import check_memory
 from rlhf_exp.preflight.texts import check_texts
 from rlhf_exp.runs import records
 from rlhf_exp.runs.records import Completion, Preflight, read, write
+from rlhf_exp.runs.settings import PlainConfig
 
 FILE = "preflight.json"
 
@@ -78,7 +78,7 @@ def record_checks(experiment: Experiment, checks: Sequence[Check], summary: str 
         ])  # fmt: skip
 
 
-def describe_check(check: Check, config: dict[str, Any]) -> records.Check:
+def describe_check(check: Check, config: PlainConfig) -> records.Check:
     """The check as preflight.json has it, its remedy the first override that the resolved config accepts, or null; none
     of what has passed."""
     remedy = None if check.status == "passed" else choose_remedy(config, check.remedy)

@@ -3,7 +3,8 @@
 Check("floor_gap", "failed", "an empty answer gets full marks on 40 of 40 rows", {"empty": 1.0})
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from rlhf_exp.runs.records import CheckStatus
 
@@ -20,7 +21,7 @@ class Check(NamedTuple):
     name: str
     status: CheckStatus
     evidence: str
-    figures: dict[str, Any] = {}
+    figures: Mapping[str, object] = {}
     remedy: list[str] = []
 
 

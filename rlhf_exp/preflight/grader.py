@@ -8,7 +8,7 @@ where training or its samples depend on it; the rest is a warning.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from random import Random
@@ -164,23 +164,23 @@ def floor_gap(bench: Bench) -> Check:
 
 def verifier_determinism(bench: Bench) -> Check:
     """The same completion gets the same verdict again, and in another order; so do the rewards."""
-    experiment, values = bench.experiment, dict[str, Callable[[Texts], list[Any]]]()
+    experiment, twice = bench.experiment, dict[str, list[list[Any]]]()
     texts = bench.texts.get(RIGHT, []) + bench.texts[PROMPT]
     texts += [(group[0].completion, experiment.task.eval[row]) for row, group in list(bench.start.items())[:ROWS]]
     order = Random(0).sample(range(len(texts)), len(texts))
-    if experiment.task.grade is not None:
-        values["grades"] = lambda texts: [experiment.task.grade(*one) for one in texts]  # type: ignore[misc]
+    shuffled = [texts[i] for i in order]
+    if (grade := experiment.task.grade) is not None:
+        twice["grades"] = [[grade(*one) for one in given] for given in (texts, shuffled)]
     if experiment.rewards and not experiment.cfg.reward.asks_model:  # its last digits follow its batch
-        values["rewards"] = lambda texts: [round(value, 6) for value in bench.reward(texts)]
+        twice["rewards"] = [[round(value, 6) for value in bench.reward(given)] for given in (texts, shuffled)]
     others = set()  # places of texts
-    for value in values.values():
-        first, again = value(texts), value([texts[i] for i in order])
+    for first, again in twice.values():
         others |= {i for i, one in zip(order, again, strict=True) if first[i] != one}
     changed, share = len(others), wilson(len(others), len(texts))
-    said = f"{changed} of {len(texts)} texts, {percent(share)}, get other {' or '.join(values)} the second time, in"
+    said = f"{changed} of {len(texts)} texts, {percent(share)}, get other {' or '.join(twice)} the second time, in"
     said += " another order"
-    said = said if values else "there is no grader, and no reward that a model does not give"
-    status = judge(changed) if values else "skipped"
+    said = said if twice else "there is no grader, and no reward that a model does not give"
+    status = judge(changed) if twice else "skipped"
     return Check("verifier_determinism", status, said, {"changed": changed, "n": len(texts), "share": share})
 
 
@@ -194,7 +194,7 @@ def reward_reachability(bench: Bench) -> Check:
     groups = [*bench.rewards.values()] or [[value] for value in every]
     usual = mode(chain(*groups))
     other = share_interval([fmean(value != usual for value in group) for group in groups], max(map(len, groups)))
-    figures: dict[str, Any] = {"start": len({*start}), "gold": len({*gold}), "all": len({*every})}  # different values
+    figures = dict[str, object](start=len({*start}), gold=len({*gold}), all=len({*every}))  # different values
     figures["other"], told = other, f"{percent(other)} earn other than the most frequent, {usual:g}"
     if len({*(start or every)}) > 1:
         return Check(name, "passed", f"rewards from {min(every):g} to {max(every):g}; {told}", figures)
@@ -308,7 +308,7 @@ CHECKS: dict[Callable[[Bench], Check], tuple[str, ...]] = {
 """Each check, and what it needs besides held-out prompts."""
 
 
-def _warn(name: str, is_sick: bool, said: str, figures: dict[str, Any], remedy: Sequence[str] = ()) -> Check:
+def _warn(name: str, is_sick: bool, said: str, figures: Mapping[str, object], remedy: Sequence[str] = ()) -> Check:
     return Check(name, "warned" if is_sick else "passed", said, figures, list(remedy))
 
 

@@ -4,6 +4,7 @@ check_texts(experiment, completions)            # of the start model, as just me
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from transformers import GenerationConfig, PreTrainedConfig
@@ -56,7 +57,7 @@ def check_answers(experiment: Experiment) -> list[Check]:
     said = f"{endless} of {len(answers)} answers end without an end token, and {moved} of the first {len(rows)} prompts"
     said += " change once an answer follows" + ("; the template leaves the end token out of the loss" if masked else "")
     status = judge(endless or masked, moved)
-    return [*found, Check("stop_token", status, said, {"endless": endless, "moved": moved} | facts)]
+    return [*found, Check("stop_token", status, said, {"endless": endless, "moved": moved, **facts})]
 
 
 def check_special_tokens(experiment: Experiment) -> list[Check]:
@@ -167,10 +168,9 @@ def _count_held(rows: Sequence[Row], name: str) -> int:
 
 def list_ends(experiment: Experiment) -> set[int]:
     """The end tokens of the tokenizer and of the model, whose weights are not loaded."""
-    try:
-        declared: GenerationConfig | PreTrainedConfig = GenerationConfig.from_pretrained(experiment.model.weights)
-    except OSError:  # it has none
-        declared = experiment.model.config.get_text_config()
+    declared: GenerationConfig | PreTrainedConfig = experiment.model.config.get_text_config()
+    with suppress(OSError):  # it has no generation_config.json
+        declared = GenerationConfig.from_pretrained(experiment.model.weights)
     return set(list_eos(declared, experiment.tokenizer))
 
 

@@ -27,9 +27,9 @@ from functools import partial, wraps
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, refusing
 from rlhf_exp.graders import GRADES, Grade
-from rlhf_exp.graders.user_code import RewardError, call, describe_value, import_function
+from rlhf_exp.graders.user_code import RewardError, confine, describe_value, import_function, watch
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
@@ -84,9 +84,10 @@ def load_function(name: str, where: str, task: "TaskRows") -> RewardFunction:
     def reward(completions: list[Any], **columns: Any) -> list[float]:
         nonlocal returned_well
         columns |= {passed: _log_below(name, columns[passed]) for passed in LOGS if columns.get(passed) is not None}
-        count, score = len(completions), partial(function, completions=completions, **columns)
+        described = f"{key}, on {len(completions)} completions,"
         try:
-            found = call(lambda: _read_values(score(), count), f"{key}, on {count} completions,", file)
+            with confine(described, file), watch(described):
+                found = _read_values(function(completions=completions, **columns), len(completions))
         except RewardError as error:
             line = f"{key}: {error}{'; ' + MESSAGES if completions and isinstance(completions[0], list) else ''}"
             if returned_well or error.__cause__ is not None:
@@ -128,12 +129,10 @@ def score_completions(
 
 def _check_signature(function: Callable[..., Any], columns: list[str], key: str) -> None:
     """Refuse a function that cannot be called with what training passes by name."""
-    try:
+    wanted = "must be a plain function of (prompts, completions, **kwargs)"
+    with refusing(f"{key}: cannot be called", TypeError, ValueError, hint=wanted):  # some in C have no signature
         for passed in (ALWAYS, ALWAYS + IN_TRAINING):
             inspect.signature(function).bind(**dict.fromkeys([*passed, *columns]))
-    except (TypeError, ValueError) as error:  # ValueError: some functions written in C have none
-        wanted = "must be a plain function of (prompts, completions, **kwargs)"
-        raise ConfigError([f"{key}: cannot be called, {error}; {wanted}"]) from None
 
 
 def _read_values(values: Any, count: int) -> list[float]:

@@ -127,7 +127,7 @@ class Judge:
                 if type(score) is int and low <= score <= high:
                     return (score - low) / (high - low)
                 problem = f"answered {said[:60]!r}"
-            except (ValueError, TypeError, KeyError, IndexError):  # of an answer in another form
+            except (ValueError, TypeError, LookupError):  # of an answer in another form
                 problem = f"answered {said[:60]!r}"
             except (OSError, HTTPException) as error:
                 problem = f"gave no answer, {name_error(error)}"

@@ -6,6 +6,7 @@
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def points(figure: Figure) -> str:
 
 def number(spec: str) -> Callable[[Figure], str]:
     """number(".2f") writes 35.42 [34.10, 36.74]"""
-    return lambda figure: _write(figure, 1, spec)
+    return partial(_write, scale=1, spec=spec)
 
 
 def duration(seconds: float) -> str:

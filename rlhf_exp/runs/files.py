@@ -7,7 +7,7 @@ parse_yaml(read_text(folder / ".hydra" / "config.yaml"))
 import json
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from yaml.composer import Composer, ComposerError
 from yaml.events import AliasEvent
 
 from rlhf_exp import processes
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, refusing
 
 MOST_BYTES = {".yaml": 1_000_000, ".json": 100_000_000}
 MOST_ROWS = 4_000_000_000
@@ -25,10 +25,7 @@ MOST_ROWS = 4_000_000_000
 
 
 class NotARun(ConfigError):
-    """A path from which no run can be read; the message is one line for the user."""
-
-    def __init__(self, line: str) -> None:
-        super().__init__([line])
+    """A path from which no run can be read."""
 
 
 class SafeLoader(Composer, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -52,17 +49,15 @@ def read_text(path: Path) -> str:
     Raises:
         NotARun: it cannot be read, is a folder or a pipe, or is larger than MOST_BYTES.
     """
-    try:
+    absent = suppress(FileNotFoundError, NotADirectoryError)
+    with refusing(f"{path}: cannot be read", OSError, kind=NotARun), absent:
         facts, most = path.stat(), MOST_BYTES.get(path.suffix, MOST_ROWS)
         if not stat.S_ISREG(facts.st_mode):
-            raise NotARun(f"{path}: cannot be read (it is not a file)")
+            raise NotARun([f"{path}: cannot be read (it is not a file)"])
         if facts.st_size > most:
-            raise NotARun(f"{path}: cannot be read (it has {facts.st_size:,} bytes; must have at most {most:,})")
+            raise NotARun([f"{path}: cannot be read (it has {facts.st_size:,} bytes; must have at most {most:,})"])
         return path.read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
-    except OSError as error:
-        raise NotARun(f"{path}: cannot be read ({error.strerror})") from error
+    return ""
 
 
 def parse_yaml(text: str) -> Any:
@@ -97,7 +92,7 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(_finite(value), indent=2, ensure_ascii=False) + "\n")
 
 
-def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+def write_jsonl(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
     """Write one JSON object per line, atomically."""
     write_text(path, "".join(json.dumps(_finite(row), ensure_ascii=False) + "\n" for row in rows))
 

@@ -7,14 +7,14 @@ folder.finish("finished")
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from rlhf_exp import processes
-from rlhf_exp.errors import say, tell
+from rlhf_exp.errors import say, tell, tolerating
 from rlhf_exp.runs.environment import list_versions, peak_memory_mb, read_command, read_commit, reset_peak_memory
 from rlhf_exp.runs.records import RunRecord, read_record, write
 
@@ -46,7 +46,7 @@ class RunFolder:
         self._phase: tuple[str, float, float] | None = None  # the running one, its seconds before, and when it began
 
     @classmethod
-    def create(cls, path: Path, facts: dict[str, Any]) -> "RunFolder":
+    def create(cls, path: Path, facts: Mapping[str, Any]) -> "RunFolder":
         """Open `path` with the status running. A resumed run keeps the seconds that it has already spent. Of several
         processes each has the record, and rank 0 writes it."""
         before = processes.on_main(read_record, path)
@@ -104,10 +104,8 @@ class RunFolder:
         """Close the record: status is finished, failed, stopped or refused. A full disk here hides no other error."""
         self.record.status, self.record.error = status, error
         self.record.finished = datetime.now(UTC).isoformat(timespec="seconds")
-        try:
+        with tolerating(f"{self.path}/run.json cannot be written", OSError):
             self.save()
-        except OSError as problem:
-            say(f"{self.path}/run.json cannot be written, {problem.strerror}")
 
     def restore_record(self) -> None:
         """Write the record of the run that was to be resumed, as it was before."""

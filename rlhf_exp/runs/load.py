@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from rlhf_exp.algorithms import ALGORITHMS, Algorithm
-from rlhf_exp.errors import ConfigError, name_error, say
+from rlhf_exp.errors import ConfigError, collecting, name_error, say
 from rlhf_exp.runs import records
 from rlhf_exp.runs.files import NotARun
 from rlhf_exp.runs.records import SIDES, Completion, Evaluation, Finding, RunRecord, read, read_lines
-from rlhf_exp.runs.settings import read_config, read_key
+from rlhf_exp.runs.settings import PlainConfig, read_config, read_key
 
 T = TypeVar("T")
 F = TypeVar("F")
@@ -42,7 +42,7 @@ def refusing_damage(what: object) -> Iterator[None]:
         if type(error).__module__.startswith("rlhf_exp"):  # it says itself what is wrong
             raise
         line = "a file in it is damaged, or was written by another program"
-        raise NotARun(f"{what}: {line} ({name_error(error)})") from error
+        raise NotARun([f"{what}: {line} ({name_error(error)})"]) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class Run:
     errors: records.Errors
     facts: dict  # data.json
     diagnosis: records.Diagnosis
-    config: dict  # every interpolation resolved
+    config: PlainConfig
     overrides: list[str]
 
     @property
@@ -158,9 +158,9 @@ def find_runs(path: Path) -> list[Path]:
         NotARun: there is none.
     """
     if not path.is_dir():
-        raise NotARun(f"{path}: {'not a folder' if path.exists() else 'no such folder'}; {EXPECTED}")
+        raise NotARun([f"{path}: {'not a folder' if path.exists() else 'no such folder'}; {EXPECTED}"])
     if not (found := list_run_folders(path)):
-        raise NotARun(f"{path}: no run.json in it; {EXPECTED}")
+        raise NotARun([f"{path}: no run.json in it; {EXPECTED}"])
     return found
 
 
@@ -172,7 +172,7 @@ def load_run(path: Path) -> Run:
     """
     info = read(path / "run.json", RunRecord)
     if info.status is None:
-        raise NotARun(f"{path}: no run.json with a status in it; {EXPECTED}")
+        raise NotARun([f"{path}: no run.json with a status in it; {EXPECTED}"])
     samples = read_lines(path / "samples.jsonl", Completion)
     return Run(
         path,
@@ -201,11 +201,8 @@ def read_each(paths: Iterable[T], read: Callable[[T], F]) -> list[F]:
     """
     found, problems = list[F](), list[str]()
     for path in paths:
-        try:
-            with refusing_damage(path):
-                found.append(read(path))
-        except ConfigError as error:
-            problems += error.problems
+        with collecting(problems), refusing_damage(path):
+            found.append(read(path))
     if not found:
         raise ConfigError(problems)
     for line in problems:

@@ -19,7 +19,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlhf_exp.errors import NOTE, ConfigError, name_error, say
+from rlhf_exp.errors import NOTE, ConfigError, name_error, refusing, say
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -44,18 +44,15 @@ def claim(output_dir: str, numbered: bool = False) -> Iterator[Path]:
     """
     path = Path(output_dir)
     is_new = numbered or not path.is_dir()
-    try:
+    with refusing(f"output_dir={output_dir}: cannot be written", OSError):
         folder = make_new(path) if numbered else path
         folder.mkdir(parents=True, exist_ok=True)
         lock = _acquire(folder)
-    except OSError as error:
-        raise ConfigError([f"output_dir={output_dir}: cannot be written, {error.strerror}"]) from None
     try:
         yield folder
-    except (ConfigError, KeyboardInterrupt):
-        raise
     except BaseException as error:
-        error.add_note(f"{NOTE}{_keep_traceback(error, folder)}")
+        if not isinstance(error, ConfigError | KeyboardInterrupt):
+            error.add_note(f"{NOTE}{_keep_traceback(error, folder)}")
         raise
     finally:
         with suppress(OSError):  # NFS keeps a removed file under another name while it is open
@@ -73,9 +70,9 @@ def _acquire(folder: Path) -> "FileLock":
             raise TimeoutError
         lock.acquire(timeout=PATIENCE_S, poll_interval=PATIENCE_S / 10)
         (folder / LOCK).write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
-    except TimeoutError:
-        raise ConfigError([f"output_dir={folder}: a run is going on in it ({_read_owner(folder)})"]) from None
     except OSError as error:
+        if isinstance(error, TimeoutError):
+            raise ConfigError([f"output_dir={folder}: a run is going on in it ({_read_owner(folder)})"]) from None
         if error.errno not in NO_LOCKS:
             lock.release()
             raise
@@ -102,10 +99,8 @@ def find_owner(folder: Path) -> str | None:
     try:
         with lock.acquire(blocking=False):
             return None
-    except TimeoutError:
-        return _read_owner(folder)
-    except OSError:
-        return None
+    except OSError as error:
+        return _read_owner(folder) if isinstance(error, TimeoutError) else None
 
 
 @contextmanager

@@ -10,7 +10,7 @@ a model is complete: it lists the sizes and hashes of its files. Imports no ML l
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -69,10 +69,8 @@ def sync(path: Path) -> None:
     """Sync a file, or a folder's list of names, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
-    except OSError:
-        if path.is_file():  # some network and user-space file systems cannot sync a folder
-            raise
+        with suppress(OSError) if path.is_dir() else nullcontext():  # some file systems cannot sync a folder
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 from yaml import YAMLError
 
 from rlhf_exp import processes
-from rlhf_exp.errors import say, show
+from rlhf_exp.errors import refusing, say, show
 from rlhf_exp.runs.files import NotARun, parse_yaml, read_text, write_text
 
 OUTCOMES = ("correct", "partial", "failed")
@@ -508,12 +508,11 @@ def read(path: Path, kind: type[T]) -> T:
     try:
         if path.suffix != ".yaml":
             return _make_reader(kind).validate_json(text) if text.strip() else kind()
-        found = parse_yaml(text)
+        with refusing(f"{path}: not valid YAML", YAMLError, ValueError, RecursionError, kind=NotARun):
+            found = parse_yaml(text)
         return kind() if found is None else _make_reader(kind).validate_python(found)
     except ValidationError as error:
-        raise NotARun(f"{path}: {explain(error)}") from None
-    except (YAMLError, ValueError, RecursionError) as error:
-        raise NotARun(f"{path}: not valid YAML ({' '.join(str(error).split())})") from None
+        raise NotARun([f"{path}: {explain(error)}"]) from None
 
 
 def read_lines(path: Path, kind: type[R]) -> list[R]:
@@ -532,7 +531,7 @@ def read_lines(path: Path, kind: type[R]) -> list[R]:
             records.append(kind.model_validate_json(line))
         except ValidationError as error:
             if error.errors()[0]["loc"]:  # else it is no JSON, or no object
-                raise NotARun(f"{path}: line {number}: {explain(error)}") from None
+                raise NotARun([f"{path}: line {number}: {explain(error)}"]) from None
             torn += 1
     if torn:
         _say_once(f"{path}: {torn} torn line{'s' if torn > 1 else ''} left out")

@@ -7,6 +7,7 @@ find_differences(Path("outputs/x"), cfg)      # {"seed": "seed=0, here 1"}
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,11 @@ COPIES = tuple(f"algo.args.{name}" for name in OWNED)
 SEEDS = ("seed", "algo.args.seed", "reward.random.seed")
 """Settings in which runs of one group differ."""
 
+PlainConfig = dict[str, Any]
+"""A config in plain values, every interpolation resolved, as a run's folder holds it."""
 
-def read_config(folder: Path) -> dict:
+
+def read_config(folder: Path) -> PlainConfig:
     """The config of a run, every interpolation resolved; {} if it has none.
 
     Raises:
@@ -114,3 +118,10 @@ def flatten(values: Mapping[str, Any], prefix: str = "", separator: str = ".") -
         else:
             flat[f"{prefix}{name}"] = value
     return flat
+
+
+def read_number(value: Any) -> float | None:
+    """The number that a value is, or that a text holds; None if it is none."""
+    with suppress(TypeError, ValueError):
+        return None if isinstance(value, bool) else float(value)
+    return None

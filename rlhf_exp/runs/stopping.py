@@ -11,12 +11,12 @@ services, SIGUSR1 from Slurm before a time limit (`sbatch --signal=USR1@120`), S
 from a closed terminal.
 """
 
-import contextlib
 import os
 import shlex
 import signal
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -91,8 +91,8 @@ def describe_restart(run_dir: Path, lower: list[str]) -> str:
 def _write(text: str, descriptor: int = 2) -> None:
     """Write in a way that is allowed in a signal handler; `print` is not reentrant. Once the terminal has gone every
     line, even the progress bar's, would raise: all further output is then discarded."""
-    try:
+    with suppress(OSError):
         os.write(descriptor, text.encode())
-    except OSError:
-        with contextlib.suppress(OSError):
-            discard_output(1, 2)
+        return
+    with suppress(OSError):
+        discard_output(1, 2)

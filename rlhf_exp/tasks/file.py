@@ -28,14 +28,14 @@ from string import Formatter
 from typing import Any, ClassVar, Literal
 
 from rlhf_exp.config.values import show
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, collecting, refusing
 from rlhf_exp.forms import DEMONSTRATIONS, PAIRS
 from rlhf_exp.graders import PASSED
 from rlhf_exp.tasks import file_rows
 from rlhf_exp.tasks.file_rows import Fields, FileRow, check_columns
 from rlhf_exp.tasks.sources import CSV, READERS, read_hub, read_table
 from rlhf_exp.tasks.splits import SHARES
-from rlhf_exp.tasks.task import GradedTask, Grader, Item, OddKind, Source, name_source
+from rlhf_exp.tasks.task import Facts, GradedTask, Grader, Item, OddKind, Source, name_source
 from rlhf_exp.tasks.texts import Text
 
 Split = Literal["train", "validation", "test"]
@@ -136,24 +136,20 @@ class File(GradedTask):
             problems.append(f"{key}.checker=math: needs math-verify; pip install 'math-verify>=0.9,<0.10'")
         if (self.ready_checker == "regex") != (self.pattern is not None):
             problems.append(f"{key}.pattern: belongs to {key}.checker=regex, which needs one, such as 'Answer: (.*)'")
-        try:
+        with collecting(problems), refusing(f"{key}.pattern={self.pattern}: no regular expression", re.error):
             re.compile(self.pattern or "")
-        except re.error as error:
-            problems.append(f"{key}.pattern={self.pattern}: no regular expression, {error}")
         if self.answer_column in ("prompt", *PASSED):
             problems.append(f"{key}.answer_column={self.answer_column}: training has another meaning for it; rename it")
         return problems
 
     def find_row_problems(self) -> list[str]:
         """All rows are read only before a mistake is told, since a later row may have the column."""
-        problems = []
         for most in (FIRST, None):
-            try:
+            problems: list[str] = []
+            with collecting(problems):
                 rows = list(islice(self._read_rows(), most))
                 check_columns(rows, self._name_columns(rows), every=False)
                 return []
-            except ConfigError as error:
-                problems = error.problems
         return problems
 
     def rows(self) -> Source:
@@ -163,7 +159,7 @@ class File(GradedTask):
             ConfigError: a file or row that cannot be read, a column that is missing, a prompt in two splits, or an
                 answer that the checker cannot read.
         """
-        from rlhf_exp.graders.checkers import find_answer_problem
+        from rlhf_exp.graders.checkers import check_answer
 
         answer = self.answer_column
         rows, left_out = self._keep_named_splits(list(self._read_rows()))
@@ -181,8 +177,8 @@ class File(GradedTask):
         prompts: set[str] = set()
         repeated: set[str] = set()
         for row, columns in zip(distinct, table, strict=True):
-            if answer is not None and (problem := find_answer_problem(self, columns[answer])):
-                raise ConfigError([f'{row.where}: "{answer}" {problem}, got {show(columns[answer], 40)}'])
+            if answer is not None:
+                check_answer(self, columns[answer], f'{row.where}: "{answer}"')
             if row.prompt_key in prompts:
                 repeated.add(row.id)
             prompts.add(row.prompt_key)
@@ -190,7 +186,7 @@ class File(GradedTask):
         for items in splits.values():
             items.sort(key=attrgetter("id"))
         counted = dict(sorted(Counter(row.part or "all" for row in rows).items()))
-        facts: dict[str, Any] = {
+        facts: Facts = {
             "read": counted,
             "of other splits": left_out,
             "dropped": counts,
@@ -289,10 +285,8 @@ class File(GradedTask):
         if self.prompt_template is None:
             return []
         key = f"task.prompt_template={self.prompt_template!r}"
-        try:
+        with refusing(f"{key}: not a template", ValueError, hint="a brace of the text is written twice, {{ or }}"):
             parsed = list(Formatter().parse(self.prompt_template.replace("\\n", "\n")))
-        except ValueError as error:
-            raise ConfigError([f"{key}: {error}; a brace of the text is written twice, {{{{ or }}}}"]) from None
         names = [(name, spec, conversion) for _, name, spec, conversion in parsed if name is not None]
         if not names or any(spec or conversion or not name for name, spec, conversion in names):
             raise ConfigError([f"{key}: must name columns in braces, which hold nothing else, such as {{question}}"])

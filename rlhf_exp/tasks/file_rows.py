@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlhf_exp.config.values import show, suggest
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, refusing
 from rlhf_exp.graders import PASSED
 from rlhf_exp.tasks.splits import hash_text, split_of, split_within
 from rlhf_exp.tasks.texts import Row, Text, are_messages, as_messages, validate_characters, validate_prompt
@@ -117,12 +117,9 @@ def tabulate(rows: list[FileRow], source: str) -> tuple[list[Row], dict[str, int
 
     table, gaps = {}, {}
     for name in dict.fromkeys(name for row in rows for name in leave_out(row.columns)):
-        try:
+        told = f"{source}: the column {name} cannot be held by a table, which has one type for all of its values"
+        with refusing(told, pyarrow.ArrowException, OverflowError, TypeError, ValueError):
             table[name] = pyarrow.array([row.columns.get(name) for row in rows]).to_pylist()
-        except (pyarrow.ArrowException, OverflowError, UnicodeError, TypeError, ValueError) as error:
-            reason = str(error).splitlines()[0]
-            told = f"the column {name} cannot be held by a table, which has one type for all of its values ({reason})"
-            raise ConfigError([f"{source}: {told}"]) from None
         if missing := sum(map(_is_missing, table[name])):
             gaps[name] = missing
     return [{name: values[place] for name, values in table.items()} for place in range(len(rows))], gaps

@@ -74,10 +74,10 @@ class Gsm8k(GradedTask):
         for part, where, row in self._read_rows():
             question, answer = _check_row(row, where)
             counts[part] += 1
-            distinct.setdefault((part, question), answer)
+            distinct.setdefault((question, part), answer)
         splits: dict[str, list[Item]] = {name: [] for name in SHARES}
-        for (part, question), answer in sorted(distinct.items(), key=lambda row: row[0][1]):
-            if part == "test" or ("test", question) not in distinct:
+        for (question, part), answer in sorted(distinct.items()):
+            if part == "test" or (question, "test") not in distinct:
                 splits[split_within(question, part)].append(Item(hash_text(question), {"answer": answer}, question))
         sizes = {name: len(items) for name, items in splits.items()}
         dropped = {"duplicates": counts.total() - len(distinct), "in_both_parts": len(distinct) - sum(sizes.values())}

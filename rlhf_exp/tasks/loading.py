@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.config.device import count_completions, count_processes
 from rlhf_exp.config.values import show
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, within
 from rlhf_exp.forms import ASK, PAIR, Form
 from rlhf_exp.graders import user_code
 from rlhf_exp.tasks.fitting import Selection, describe_read, require_rows, try_grader, write_notes
-from rlhf_exp.tasks.task import Grader, Item, Source, name_source
+from rlhf_exp.tasks.task import Facts, Grader, Item, Source, name_source
 from rlhf_exp.tasks.texts import Row, Text, add_system_prompt, as_completion, shape_prompt
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class TaskRows:
     pairs: list[Row] = field(default_factory=list)
     demonstrations: list[Row] = field(default_factory=list)
     notes: tuple[str, ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
 
 
 def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> TaskRows:
@@ -70,10 +70,8 @@ def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> TaskRows:
     place, task = cfg.task.list_sources()[-1]
     if task is cfg.task:
         return _load(Loader.open(cfg, tokenizer))
-    try:
+    with within(f"{place}={task.name}"):
         rows = _load(Loader.open(replace(cfg, task=task), tokenizer))
-    except ConfigError as error:
-        raise type(error)([f"{place}={task.name}: {line}" for line in error.problems]) from None
     train, held_out, validation = (
         [{"id": row["id"], "prompt": row["prompt"]} for row in side]
         for side in (rows.train, rows.eval, rows.validation)
@@ -248,7 +246,7 @@ def _load(loader: Loader) -> TaskRows:
         raise ConfigError([f"{line} ({describe_read(source, rules=True)})"])
     grade = task.build_grader(source)
     notes: list[str] = []
-    facts: dict[str, Any] = {}
+    facts: Facts = {}
     if source is not None:
         sides = {name: taken for taken, name, _, _ in wanted}
         facts = _count(cfg, source, sides)
@@ -269,7 +267,7 @@ def _load(loader: Loader) -> TaskRows:
     )
 
 
-def _count(cfg: "Config", source: Source, sides: dict[str, Selection]) -> dict[str, Any]:
+def _count(cfg: "Config", source: Source, sides: dict[str, Selection]) -> Facts:
     """What was read and taken, for data.json."""
     if not cfg.task.of_pairs:
         rows = {"train": 0} | {split: len(taken.rows) for split, taken in sides.items()}

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, Union
 from pydantic import Field
 
 from rlhf_exp.config.values import PositiveShare
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, within
 from rlhf_exp.forms import ASK
 from rlhf_exp.tasks.splits import SHARES
 from rlhf_exp.tasks.task import GradedTask, Grader, Item, Source, find_task
@@ -132,10 +132,8 @@ class Mixture(GradedTask):
         """The rows of a part. Those that are drawn depend on `data_seed` only where they are trained on."""
         part: Any = self.of[name]
         if not part.draws_rows or part.source != "generated":
-            try:
+            with within(f"task.of.{name}"):
                 source = part.rows()
-            except ConfigError as error:
-                raise type(error)([f"task.of.{name}: {line}" for line in error.problems]) from None
         else:
             seeds = {"train": self.data_seed, "validation": 0, "test": 0}
             wanted = DRAWN | ({"train": self.train_rows} if self.train_rows else {})

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from rlhf_exp.config.values import show
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, refusing
 from rlhf_exp.forms import DEMONSTRATIONS
 from rlhf_exp.graders import PASSED
-from rlhf_exp.graders.user_code import confine, describe_error, describe_value, import_function
+from rlhf_exp.graders.user_code import RewardError, confine, describe_value, import_function
 from rlhf_exp.tasks.splits import SHARES
 from rlhf_exp.tasks.task import GradedTask, Grader, Item, Source
 from rlhf_exp.tasks.texts import Text, validate_characters, validate_prompt
@@ -143,13 +143,9 @@ class Module(OwnTask):
             ConfigError: its own, or in one line with its place in the file whatever else it raises.
         """
         own, path = self._own, self.module or ""
-        try:
-            with confine(f"task.module={path}: {name}"):
-                return getattr(own, name)(*arguments)
-        except (ConfigError, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # the file can raise anything
-            raise ConfigError([f"task.module={path}: {name} raised {describe_error(error, path)}"]) from error
+        place = f"task.module={path}: {name}"
+        with refusing(f"{place} failed", RewardError), confine(place, path):
+            return getattr(own, name)(*arguments)
 
     def _check_items(self, items: Any, split: str, where: str) -> list[Item]:
         """The items, with the user's own as content and the columns that rewards may read."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_exp.config.values import show, suggest
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, refusing
 from rlhf_exp.tasks.texts import Row, validate_characters
 
 
@@ -32,10 +32,8 @@ def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(_decode(path), 1):
         if line.strip():
             where = f"{path}, line {number}"
-            try:
+            with refusing(f"{where}: not JSON", ValueError, RecursionError):
                 value = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise ConfigError([f"{where}: not JSON ({error})"]) from None
             yield where, value
 
 
@@ -75,29 +73,21 @@ def _read_parquet(path: Path) -> Iterator[tuple[str, Any]]:
     import pyarrow
     from pyarrow import parquet
 
-    try:
-        with parquet.ParquetFile(path) as file:
-            rows = (row for batch in file.iter_batches() for row in batch.to_pylist())
-            for number, row in enumerate(rows, 1):
-                yield f"{path}, row {number}", row
-    except (OSError, pyarrow.ArrowException) as error:
-        raise ConfigError([f"{path}: not a parquet file ({str(error).splitlines()[0]})"]) from None
+    with refusing(f"{path}: not a parquet file", OSError, pyarrow.ArrowException), parquet.ParquetFile(path) as file:
+        rows = (row for batch in file.iter_batches() for row in batch.to_pylist())
+        for number, row in enumerate(rows, 1):
+            yield f"{path}, row {number}", row
 
 
 def _decode(path: Path) -> Iterator[str]:
     """The lines of a text, which may be compressed."""
-    number = 0
-    try:
+    broken = refusing(f"{path}: not a whole gzip file", EOFError, zlib.error, gzip.BadGzipFile, hint="fetch it again")
+    with refusing(f"{path}: cannot be read", OSError), broken:
         with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):  # noqa: B007
-                yield line.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError([f"{path}, line {number}: not UTF-8 (byte {error.start + 1} of the line)"]) from None
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        cut = f"not a whole gzip file, broken or cut off after line {number}"
-        raise ConfigError([f"{path}: {cut}; fetch it again"]) from None
-    except OSError as error:
-        raise ConfigError([f"{path}: cannot be read, {error.strerror}"]) from None
+            for number, line in enumerate(lines, 1):
+                with refusing(f"{path}, line {number}: not UTF-8", UnicodeDecodeError):
+                    text = line.decode("utf-8-sig")
+                yield text
 
 
 Reader = Callable[[Path], Iterator[tuple[str, Any]]]
@@ -122,11 +112,10 @@ def read_hub(
     from datasets import load_dataset
 
     place = f"{hub_id}, {data_dir}" if data_dir else hub_id
-    try:
+    instead = "without a network use task.source=file with task.path, or task.source=generated if the task has it"
+    # The hub's errors have no common base class; each means that the rows are not available.
+    with refusing(f"task.hub_id={place}: cannot be loaded", Exception, hint=instead, kind=Unavailable):
         dataset = load_dataset(hub_id, name=name, data_dir=data_dir)
-    except Exception as error:  # the hub's errors have no common base class; each means that the rows are not available
-        instead = "without a network use task.source=file with task.path, or task.source=generated if the task has it"
-        raise Unavailable([f"task.hub_id={place}: cannot be loaded ({type(error).__name__}); {instead}"]) from None
     if missing := [part for part in parts or () if part not in dataset]:
         there = f"its splits are {', '.join(dataset)}{suggest(missing[0], dataset)}"
         raise ConfigError([f"task.hub_id={place}: has no split {missing[0]}; {there}"])

@@ -41,6 +41,9 @@ TASKS = {
 
 Grader = Callable[[str, Row], Grade]
 
+Facts = dict[str, Any]
+"""What was counted while rows were read and taken, for data.json in the run folder."""
+
 
 class Item(NamedTuple):
     """A row of a task as it is read.
@@ -74,7 +77,7 @@ class Source:
         splits: the rows of train, validation and test, in an order that depends on no seed.
         read: how many rows were read, by part of the source.
         what: the rows, in a word.
-        facts: what was counted, for data.json in the run folder.
+        facts: what was counted.
         repeated: ids of rows whose prompt an earlier row has: they are not sampled on.
         sampled: the rows on which completions to learn from are sampled, if not all of train.
     """
@@ -83,7 +86,7 @@ class Source:
     read: dict[str, int]
     what: str = "rows"
     odd: tuple[OddKind, ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
     repeated: frozenset[str] = frozenset()
     sampled: list[Item] | None = None
 

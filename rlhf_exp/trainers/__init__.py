@@ -19,7 +19,7 @@ from rlhf_exp import processes
 from rlhf_exp.config.schema import Algo, conflict
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.forms import UNPAIR
+from rlhf_exp.forms import UNPAIR, Row
 from rlhf_exp.graders.user_code import import_function
 from rlhf_exp.models.adapters import build_peft_config, explaining_targets, keep_dtype_on_resume
 from rlhf_exp.models.generation import choose_method, roll_out
@@ -96,7 +96,7 @@ class GlobalNeighbours(AnyTrainer):
         return super()._prepare_dataset(dataset, processing_class, whole, dataset_name)  # type: ignore[misc]
 
 
-def _make_dataset(rows: list[dict[str, Any]], experiment: Experiment) -> Dataset:
+def _make_dataset(rows: list[Row], experiment: Experiment) -> Dataset:
     """The rows; for several processes from files in the run folder. TRL's rank 0 writes the log-probabilities of the
     reference beside them, where the others read them; those of rows in memory it would write to a folder of its own."""
     if not experiment.cfg.algo.args.get("precompute_ref_log_probs") or processes.count() == 1:
@@ -106,7 +106,7 @@ def _make_dataset(rows: list[dict[str, Any]], experiment: Experiment) -> Dataset
     return Dataset.load_from_disk(path)
 
 
-def _list_common(experiment: Experiment, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _list_common(experiment: Experiment, rows: list[Row]) -> dict[str, Any]:
     return {
         "model": experiment.model.path,
         "args": experiment.args,

@@ -18,7 +18,7 @@ import trl
 from trl import GRPOTrainer
 
 from rlhf_exp.algorithms import find_stage_budget
-from rlhf_exp.trainers.rollouts import Rollouts
+from rlhf_exp.trainers.rollouts import Batch, Rollouts
 
 LONG = 512
 """If no `alpha` is given, the hybrid loss is grpo alone from this budget on, in tokens."""
@@ -59,7 +59,7 @@ class VariantGRPOTrainer(Rollouts, GRPOTrainer):
             set_budget(self, find_stage_budget(budgets, self.args.curriculum_from_steps, self.state.global_step))
             self._metrics["train"]["completions/budget"].append(self.max_completion_length)
 
-    def finish_rollout(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def finish_rollout(self, batch: Batch) -> Batch:
         metrics, limit = self._metrics["train"], self.args.advantage_clip
         if limit is not None:
             advantages = batch["advantages"]

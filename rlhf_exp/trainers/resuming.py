@@ -33,6 +33,9 @@ from rlhf_exp.runs.checkpoints import PROGRESS, REFERENCE, WORK, name_of_rank, r
 from rlhf_exp.runs.files import write_json
 from rlhf_exp.runs.manifest import staged
 
+Progress = dict[str, Any]
+"""What a checkpoint keeps of a trainer besides what transformers saves."""
+
 AnyTrainer: Any = object  # the base of a class that comes before a TRL trainer among the bases; checkers take any
 
 
@@ -111,7 +114,7 @@ class Resumable(AnyTrainer):
         # What this process holds of the trained weights.
         held = (getattr(one, "_local_tensor", one) for one in self.model.parameters() if one.requires_grad)
         if not all(processes.gather(all(one.isfinite().all().item() for one in held))):
-            processes.on_main(lambda: say(f"{name} is not written: the weights are not finite"))
+            processes.on_main(say, f"{name} is not written: the weights are not finite")
             return
         with processes.enter_on_main(staged(folder, name)) as self._staging:
             try:
@@ -121,7 +124,7 @@ class Resumable(AnyTrainer):
                     write_json(self._staging / name / WORK, self.meter.counts)
             finally:
                 self._staging = None
-        processes.on_main(lambda: rotate(folder, self.args.save_total_limit))
+        processes.on_main(rotate, folder, self.args.save_total_limit)
 
     # Together with the random state, since transformers loads that last, after it has reset the counters.
 
@@ -140,7 +143,7 @@ class Resumable(AnyTrainer):
         if (follower := self._follower()) is not None:
             load_model(follower, str(Path(checkpoint) / REFERENCE))
 
-    def _take_progress(self) -> dict[str, Any]:
+    def _take_progress(self) -> Progress:
         return {
             "tokens": self._total_train_tokens,
             "loss": self._tr_loss.item(),
@@ -148,7 +151,7 @@ class Resumable(AnyTrainer):
             "metrics": self._metrics["train"],
         }
 
-    def _set_progress(self, progress: dict[str, Any]) -> None:
+    def _set_progress(self, progress: Progress) -> None:
         self._total_train_tokens = progress["tokens"]
         self._tr_loss = torch.tensor(progress["loss"], device=self.args.device)
         self._globalstep_last_logged = progress["logged"]

@@ -10,7 +10,7 @@ from typing import Any
 from trl import RLOOTrainer
 
 from rlhf_exp.models.generation import sample_rollout
-from rlhf_exp.trainers.rollouts import Rollouts
+from rlhf_exp.trainers.rollouts import Batch, Rollouts
 
 
 class ResumableRLOOTrainer(Rollouts, RLOOTrainer):
@@ -25,7 +25,7 @@ class ResumableRLOOTrainer(Rollouts, RLOOTrainer):
             return sample_rollout(self, prompt_ids)
         return super()._generate_single_turn(prompt_ids, *multimodal)
 
-    def finish_rollout(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def finish_rollout(self, batch: Batch) -> Batch:
         """The policy's log-probabilities of the tokens, which TRL sums up, stay in the batch: figures are taken of
         them."""
         batch["old_per_token_logps"] = self.first_pass[0]

@@ -30,6 +30,7 @@ Of a loss, over the completion tokens of all ranks:
 What this relies on in TRL is held by tests/test_trl_seam.py, test_row_random.py and test_trimmed.py.
 """
 
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -38,9 +39,13 @@ from torch import nn
 from torch.nn.functional import pad
 
 from rlhf_exp import processes
+from rlhf_exp.forms import Row
 from rlhf_exp.models.row_random import Key, give_row_random
-from rlhf_exp.trainers.resuming import Resumable
+from rlhf_exp.trainers.resuming import Progress, Resumable
 from rlhf_exp.trainers.trimmed import Figures, choose_rows, score_trimmed
+
+Batch = dict[str, Any]
+"""What TRL keeps of a rollout: tensors of (batch, time) and of (batch,) by their names, and counts."""
 
 DIFFERENCE = "sampling/sampling_logp_difference"
 
@@ -57,7 +62,7 @@ class Rollouts(Resumable):
     """One for each completion of the rollout that is being sampled on this process, for our own decoding loop; TRL's
     call of `generate` gets them in its generation config."""
 
-    newest_rows: list[dict[str, Any]]
+    newest_rows: list[Row]
     """The rows of the newest rollout on this process, in the order of `row_keys`."""
 
     newest_rollout: tuple[list[list[int]], list[list[int]]]
@@ -77,7 +82,7 @@ class Rollouts(Resumable):
     def begin_rollout(self) -> None:
         """Called before a rollout is sampled."""
 
-    def finish_rollout(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def finish_rollout(self, batch: Batch) -> Batch:
         """The batch that is learned from."""
         return batch
 
@@ -87,7 +92,7 @@ class Rollouts(Resumable):
 
     # Rollouts
 
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+    def _generate_and_score_completions(self, inputs: list[Row]) -> Batch:
         self.begin_rollout()
         self.newest_rows, self.first_pass, self.sampled_logps = inputs, None, None
         self.give_keys(len(inputs))
@@ -143,11 +148,11 @@ class Rollouts(Resumable):
         if is_more_than_text or compute_aux_loss or self.pad_to_multiple_of is not None:
             return self.score_chunk(model, *batch, batch_size=batch_size, **wanted, **others)
         rows = choose_rows(input_ids.device, self.max_completion_length, batch_size)
-        return score_trimmed(lambda *chunk: self.score_chunk(model, *chunk, **wanted), *batch, rows)
+        return score_trimmed(partial(self.score_chunk, model, **wanted), *batch, rows)
 
     # The loss
 
-    def _compute_loss(self, model: nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
+    def _compute_loss(self, model: nn.Module, inputs: Batch) -> torch.Tensor:
         self.first_pass = None
         loss = super()._compute_loss(model, inputs)
         if self.first_pass is None:  # TRL's liger kernel computes the loss without it
@@ -175,10 +180,10 @@ class Rollouts(Resumable):
 
     # Checkpoints
 
-    def _take_progress(self) -> dict[str, Any]:
+    def _take_progress(self) -> Progress:
         return super()._take_progress() | {"rollouts": self.rollouts}
 
-    def _set_progress(self, progress: dict[str, Any]) -> None:
+    def _set_progress(self, progress: Progress) -> None:
         super()._set_progress(progress)
         self.rollouts = progress["rollouts"]
 

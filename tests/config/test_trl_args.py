@@ -36,14 +36,18 @@ def test_every_grpo_loss_builds(loss):
 @pytest.mark.parametrize(
     ("typed", "line"),
     [
-        (["+algo.args.fp16=true", "device.bf16=true"], "algo.args: At most one of fp16 and bf16 can"),
-        (["+algo.args.optim=lomo"], "algo.args.optim=lomo: You need to install `lomo_optim`"),
-        (["+algo.args.lr_scheduler_kwargs={lr_min: 1}"], "algo.args.lr_scheduler_kwargs={lr_min: 1}: get_linear_"),
-        (["algo.args.lr_scheduler_type=warmup_stable_decay"], "algo.args.lr_scheduler_type=warmup_stable_decay: get"),
-        (["+algo.args.cache_implementation=nope"], "algo.args.cache_implementation=nope: Invalid `cache_"),
-        (["+algo.args.torch_compile_backend=nope"], "algo.args.torch_compile_backend=nope: must be one of "),
-        (["+algo.args.optim_args=nonsense"], "algo.args.optim_args=nonsense: not enough values"),
-        (["+algo.args.accelerator_config=nope.json"], "algo.args: [Errno 2] No such file or directory: 'nope.json'"),
+        (["+algo.args.fp16=true", "device.bf16=true"], "algo.args: TRL refuses them (At most one of fp16 and bf16 can"),
+        (["+algo.args.optim=lomo"], "algo.args.optim=lomo: cannot be used (You need to install `lomo_optim`"),
+        (["+algo.args.lr_scheduler_kwargs={lr_min: 1}"],
+         "algo.args.lr_scheduler_kwargs={lr_min: 1}: cannot be used (get_linear_"),
+        (["algo.args.lr_scheduler_type=warmup_stable_decay"],
+         "algo.args.lr_scheduler_type=warmup_stable_decay: cannot be used (get"),
+        (["+algo.args.cache_implementation=nope"], "algo.args.cache_implementation=nope: cannot be used (Invalid"),
+        (["+algo.args.torch_compile_backend=nope"],
+         "algo.args.torch_compile_backend=nope: cannot be used (must be one of "),
+        (["+algo.args.optim_args=nonsense"], "algo.args.optim_args=nonsense: cannot be used (not enough values"),
+        (["+algo.args.accelerator_config=nope.json"],
+         "algo.args: TRL refuses them (No such file or directory: nope.json)"),
     ],
 )  # fmt: skip
 def test_what_trl_refuses_and_what_it_refuses_only_when_training_begins_is_one_line(typed, line):

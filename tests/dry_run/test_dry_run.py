@@ -95,13 +95,13 @@ def test_a_chat_prompt_is_shown_as_the_model_reads_it(show, tmp_path):
 @pytest.mark.parametrize(
     ("targets", "why"),
     [
-        (".*nope", "fits no module of model=tiny"),
-        ("[model.layers.99.self_attn.q_proj]", "fits no module of model=tiny"),
+        (".*nope", "do not fit model=tiny (Target modules "),
+        ("[model.layers.99.self_attn.q_proj]", "do not fit model=tiny (Target modules "),
         ("[q_proj,v_porj]", "Qwen3ForCausalLM has no module v_porj; did you mean v_proj?"),
         ("[lm_head,q_proj]", "the adapter of the head, lm_head, would not be trained"),
         (".*(q_proj|lm_head)", "the adapter of the head, lm_head, would not be trained"),
-        ("[norm]", "cannot have adapters (Target module Qwen3RMSNorm"),
-        (".*(", "cannot have adapters (missing ), unterminated subpattern"),
+        ("[norm]", "do not fit model=tiny (Target module Qwen3RMSNorm"),
+        (".*(", "do not fit model=tiny (missing ), unterminated subpattern"),
     ],
 )
 def test_an_adapter_that_no_module_can_have_is_refused(show, targets, why):

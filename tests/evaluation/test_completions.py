@@ -158,8 +158,7 @@ def test_a_damaged_entry_of_the_cache_is_as_good_as_none_and_said_so(tmp_path, c
     entry.write_text(text)
     assert cache.read_entry(entry) is None
     line = capsys.readouterr().err
-    assert line.startswith(f"rlhf_exp: {entry}: damaged (") and line.endswith("); sampled anew\n")
-    assert line.count("\n") == 1
+    assert line.startswith(f"rlhf_exp: {entry}: damaged, and sampled anew (") and line.count("\n") == 1
 
 
 def test_a_cached_completion_has_the_id_of_the_row_that_asks_for_it(tmp_path):

@@ -5,8 +5,8 @@ from decimal import Decimal
 import pytest
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.errors import ConfigError
-from rlhf_exp.graders.checkers import build_checker, find_answer_problem
+from rlhf_exp.errors import ConfigError, collecting
+from rlhf_exp.graders.checkers import build_checker, check_answer
 from rlhf_exp.graders.user_code import RewardError
 
 
@@ -60,7 +60,10 @@ def test_ready_checkers(keys, checker, answer, completion, outcome):
        for answer in (["3", "4"], {"a": 1}, True, b"4"))],
 )  # fmt: skip
 def test_an_answer_that_a_checker_cannot_compare_is_found(keys, checker, answer, fits):
-    assert (find_answer_problem(keys(checker), answer) is None) == fits
+    problems = []
+    with collecting(problems):
+        check_answer(keys(checker), answer, 'line 1: "gold"')
+    assert (problems == []) == fits and all(line.startswith('line 1: "gold" ') for line in problems)
 
 
 OWN = """

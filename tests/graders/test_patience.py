@@ -61,7 +61,8 @@ import itertools
 from rlhf_exp.graders import user_code
 
 user_code.limit_s, user_code.GRACE_S = 0.2, 0.3
-user_code.call(lambda: all(itertools.repeat(True)), "mine", "mine.py")
+with user_code.confine("mine", "mine.py"), user_code.watch("mine"):
+    all(itertools.repeat(True))
 """
 
 
@@ -72,7 +73,7 @@ def test_a_call_into_c_that_sees_no_signal_is_ended_with_its_place(tmp_path):
         [sys.executable, tmp_path / "mine.py"], env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 1
-    assert 'mine.py", line 6 in <lambda>' in done.stderr
+    assert 'mine.py", line 7 in <module>' in done.stderr
 
 
 def test_a_limit_is_taken_by_a_checker(command_line, tmp_path):

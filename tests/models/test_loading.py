@@ -98,7 +98,7 @@ def test_a_hub_that_cannot_be_reached_names_the_local_way(monkeypatch):
     for kind in (AutoTokenizer, AutoConfig):
         monkeypatch.setattr(kind, "from_pretrained", fail)
     source = locate_start_model(compose_config(["model=gpt2", "device=cpu"]))
-    said = "cannot be loaded (We couldn't connect to the hub.); without a network use a folder"
+    said = "cannot be loaded (We couldn't connect to the hub. More lines.); without a network use a folder"
     for load in (load_tokenizer, load_policy):
         assert refusal(load, source).startswith(f"model.path=openai-community/gpt2: {said}")
     assert refusal(load_reward_model, with_reward("org/name")).startswith(f"reward.path=org/name: {said}")
@@ -193,7 +193,8 @@ def test_what_is_no_reward_model_is_refused_in_one_line(tmp_path):
     many, run = tmp_path / "model", tmp_path / "run"
     (run / ".hydra").mkdir(parents=True)
     (run / ".hydra" / "config.yaml").write_text("{}")
-    for folder, line in ((many, "cannot be loaded (its weights are of"), (run, "a run that has saved no model")):
+    sizes = "its weights are of other sizes than its config.json says: score.weight"
+    for folder, line in ((many, sizes), (run, "a run that has saved no model")):
         assert refusal(load_reward_model, with_reward(folder)).startswith(f"reward.path={folder}: {line}")
 
 

@@ -84,11 +84,11 @@ def test_numbers_of_any_kind_are_rewards(write, values):
     [
         ("def shortest(**_):\n    return [0]\nraise SystemExit('run')\n", "mine.py has no short; did you mean"),
         ("short = 3\n", "mine.py has no function short"), ("def short(:\n", "is not Python, invalid"),
-        ("import no_such_package\ndef short(**_):\n    return []\n", "cannot be imported, ModuleNotFound"),
-        ("def short(**_):\n    return []\nexit(1)\n", "cannot be imported, SystemExit in line 3"),
-        ("def short(texts): pass", "cannot be called, missing a required argument: 'texts'; must be a plain function"),
+        ("import no_such_package\ndef short(**_):\n    return []\n", "cannot be imported (raised ModuleNotFound"),
+        ("def short(**_):\n    return []\nexit(1)\n", "cannot be imported (raised SystemExit in line 3"),
+        ("def short(texts): pass", "cannot be called (missing a required argument: 'texts'); must be a plain function"),
         ("def short(prompts, completions, completion_ids, id, numbers, target): pass",
-         "cannot be called, got an unexpected keyword argument 'trainer_state'"),
+         "cannot be called (got an unexpected keyword argument 'trainer_state'"),
     ],
 )  # fmt: skip
 def test_what_is_not_there_or_cannot_be_called_is_refused(source, line, write):

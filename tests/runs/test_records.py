@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 import re
 from pathlib import Path
 
@@ -60,8 +61,9 @@ def test_a_damaged_file_is_one_line_with_the_key(name, kind, text, line, tmp_pat
     path = tmp_path / name
     assert read(path, kind) == kind()
     path.write_text(text)
-    with pytest.raises(NotARun, match=f"^{re.escape(f'{path}: {line}')}"):
+    with pytest.raises(NotARun, match=f"^{re.escape(f'{path}: {line}')}") as caught:
         read(path, kind)
+    assert pickle.loads(pickle.dumps(caught.value)).problems == caught.value.problems  # as other processes get it
 
 
 @pytest.mark.parametrize(

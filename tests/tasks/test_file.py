@@ -109,7 +109,7 @@ def test_a_text_and_a_message_with_it_are_one_prompt(tmp_path):
     ("rows", "overrides", "line"),
     [
         (ROWS, [TEMPLATE, "task.answer_column=anser"], "task.answer_column: .*holds no anser"),
-        (ROWS, ["task.prompt_template='{question'"], "task.prompt_template='{question': expected '}'"),
+        (ROWS, ["task.prompt_template='{question'"], "task.prompt_template='{question': not a template "),
         ([*ROWS, {**ROWS[0], "split": "train"}], [TEMPLATE, "task.split_column=split"],
          "line 1 .test. and .*line 61 .train. have one prompt"),
         ([{**ROWS[0], "split": "dev"}], [TEMPLATE, "task.split_column=split"], "its splits are dev; say which"),

@@ -174,7 +174,7 @@ def test_subset_and_part_are_read_off_the_name_or_the_folder(tmp_path):
 )
 def test_what_is_no_gzip_file_or_breaks_off_is_refused(tmp_path, content):
     (tmp_path / "pairs.jsonl.gz").write_bytes(content)
-    assert "not a whole gzip file, broken or cut off after line " in refuse(read, tmp_path / "pairs.jsonl.gz")
+    assert "not a whole gzip file (" in refuse(read, tmp_path / "pairs.jsonl.gz")
 
 
 PLAIN, CHAT = build_tokenizer(), build_tokenizer(CHAT_TEMPLATE)

@@ -9,7 +9,6 @@ A new finding is one function in a file of rules/ (rule.py says what it returns)
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from rlhf_exp.analysis.diagnose.advice import advise
 from rlhf_exp.analysis.diagnose.calibration import Calibration, load_calibration
@@ -20,6 +19,7 @@ from rlhf_exp.analysis.diagnose.signals import Signals
 from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.runs.load import Run
 from rlhf_exp.runs.records import SEVERITIES, Completion, Diagnosis, Evaluation, Finding, MetricRows, Severity, Sureness
+from rlhf_exp.runs.settings import PlainConfig
 
 
 def diagnose_run(run: Run, calibration: Calibration | None = None) -> Diagnosis:
@@ -30,7 +30,7 @@ def diagnose_run(run: Run, calibration: Calibration | None = None) -> Diagnosis:
 def diagnose(
     metrics: MetricRows,
     evaluation: Evaluation,
-    config: dict[str, Any],
+    config: PlainConfig,
     room: int | None = None,
     samples: Sequence[Completion] = (),
     calibration: Calibration | None = None,
@@ -81,7 +81,7 @@ def diagnose(
 
 def find_alarms(
     metrics: MetricRows,
-    config: dict[str, Any],
+    config: PlainConfig,
     evaluation: Evaluation,
     room: int | None = None,
     calibration: Calibration | None = None,
@@ -98,7 +98,7 @@ def find_alarms(
 
 
 def score_run(
-    metrics: MetricRows, evaluation: Evaluation, config: dict[str, Any], samples: Sequence[Completion] = ()
+    metrics: MetricRows, evaluation: Evaluation, config: PlainConfig, samples: Sequence[Completion] = ()
 ) -> dict[str, float | None]:
     """Of each rule that can flag the run's score, for a calibration; None where it does not apply."""
     suspicions = _apply_rules(Signals(metrics, evaluation, config, None, samples))
@@ -106,7 +106,7 @@ def score_run(
     return {rule.name: scores.get(rule.name) for rule in RULES if rule.severity != "info"}
 
 
-def count_parameters(config: dict[str, Any]) -> int | None:
+def count_parameters(config: PlainConfig) -> int | None:
     """The number of the start model's parameters; None if it is not known."""
     model = config.get("model") or {}
     if not model or model.get("parameters"):

@@ -8,7 +8,7 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from rlhf_exp.analysis.diagnose import diagnose, diagnose_run, foreign
 from rlhf_exp.analysis.diagnose.calibration import Calibration, load_calibration
@@ -19,6 +19,7 @@ from rlhf_exp.errors import ConfigError, tell
 from rlhf_exp.findings import tell_remedies
 from rlhf_exp.runs.load import find_runs, load_run, read_each
 from rlhf_exp.runs.records import Diagnosis, Evaluation, MetricRows, write
+from rlhf_exp.runs.settings import PlainConfig
 
 PARSER = ArgumentParser(prog="python -m rlhf_exp diagnose", description=__doc__.splitlines()[2], allow_abbrev=False)
 PARSER.add_argument("dirs", nargs="*", type=Path, metavar="DIR", help="a run, or a folder of runs")
@@ -76,7 +77,7 @@ def _diagnose_folder(path: Path, own: Calibration | None) -> Diagnosis:
     return diagnose_run(run, own)
 
 
-def _diagnose_log(path: Path, metrics: MetricRows, config: dict[str, Any], own: Calibration | None) -> Diagnosis:
+def _diagnose_log(path: Path, metrics: MetricRows, config: PlainConfig, own: Calibration | None) -> Diagnosis:
     """The diagnosis of another tool's log, whose remedies are arguments of TRL."""
     diagnosis = diagnose(metrics, Evaluation(), config, calibration=own)
     if not diagnosis.checked + diagnosis.uncalibrated + diagnosis.findings:

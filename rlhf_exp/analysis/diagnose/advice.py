@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import yaml
 
@@ -22,6 +22,7 @@ from rlhf_exp.analysis.diagnose.signals import Signals
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.checks import apply, join_remedies
 from rlhf_exp.config.keys import name_key
+from rlhf_exp.runs.settings import read_number
 
 FURTHER = {
     "algo.args.learning_rate": 1, "algo.args.warmup_steps": -1, "algo.args.beta": -1, "algo.args.init_kl_coef": -1,
@@ -125,9 +126,8 @@ def _agrees(run: Signals, change: Change, chosen: Sequence[Change]) -> bool:
 def _read(run: Signals, override: str) -> Change:
     key, _, text = override.partition("=")
     key = name_key(key)
-    try:
-        value, before = float(text), float(run.setting(key) or 0)
-    except (TypeError, ValueError):
+    value, before = read_number(text), read_number(run.setting(key) or 0)
+    if value is None or before is None:
         return Change(override, key, 0)
     untold = {"algo.args.max_steps": run.last_step, "algo.args.learning_rate": run.learning_rate}
     before = before if before > 0 else untold.get(key, before)
@@ -147,7 +147,7 @@ def _find_default(run: Signals, key: str) -> float | None:
 
 
 @cache
-def _load_defaults(online: bool, algo: str) -> dict[str, Any]:
+def _load_defaults(online: bool, algo: str) -> dict[str, object]:
     """The values in conf/ of an algorithm's keys."""
     texts = [(ROOT / "conf" / file).read_text(encoding="utf-8") for file in (f"algo/{algo}.yaml", "online.yaml")]
     own, shared = map(yaml.safe_load, texts)

@@ -52,8 +52,8 @@ def soften(z: float) -> float:
     return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
 
 
-def log(value: float) -> float:
-    return math.log(max(value, 1e-8))
+def log(value: float, least: float = 1e-8) -> float:
+    return math.log(max(value, least))
 
 
 def root(value: float) -> float:

@@ -18,8 +18,9 @@ from rlhf_exp.config.trl_arguments import load_arguments
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.files import read_text
 from rlhf_exp.runs.records import MetricRows, read
+from rlhf_exp.runs.settings import PlainConfig, read_number
 
-Log = tuple[MetricRows, dict[str, Any]]
+Log = tuple[MetricRows, Mapping[str, float]]
 """Rows of metrics.jsonl, and the arguments that the log tells beside them."""
 
 STEPS = ("step", "global_step", "trainer/global_step", "_step", "Step")
@@ -95,8 +96,8 @@ def guess_algo(metrics: MetricRows) -> str:
 
 
 def make_config(
-    metrics: MetricRows, args: dict[str, Any], beta: float | None = None, learning_rate: float | None = None
-) -> dict[str, Any]:
+    metrics: MetricRows, told: Mapping[str, float], beta: float | None = None, learning_rate: float | None = None
+) -> PlainConfig:
     """What is known of the run's config: what its log tells, or else the user.
 
     Args:
@@ -107,8 +108,8 @@ def make_config(
     if row.compares_groups and beta is None and "kl" not in highest:
         beta = 0.0  # TRL logs the KL with any other one
     rate = learning_rate or highest.get("learning_rate")
-    args = args | {"learning_rate": rate} if rate else args
-    config: dict[str, Any] = {"algo": {"name": algo, "args": args}, "foreign": True, "max_tokens": 0}
+    args = {**told, "learning_rate": rate} if rate else {**told}
+    config: PlainConfig = {"algo": {"name": algo, "args": args}, "foreign": True, "max_tokens": 0}
     if beta is not None and row.kl_price:
         args[row.kl_price.rpartition(".")[2]] = beta
     if highest.get("completions/clipped_ratio"):
@@ -158,9 +159,9 @@ def name_argument(override: str, config: Mapping[str, Any]) -> str | None:
 
 def _clean(path: Path, rows: MetricRows) -> MetricRows:
     """Rows of a step and numbers, under our names, one per step; those of an evaluation or of the end left out."""
-    found: dict[int, dict[str, Any]] = {}
+    found: dict[int, dict[str, float]] = {}
     for row in rows:
-        named = {_name(key): _read_number(value) for key, value in row.items() if key and not key.endswith(BOUNDS)}
+        named = {_name(key): read_number(value) for key, value in row.items() if key and not key.endswith(BOUNDS)}
         numbers = {key: number for key, number in named.items() if number is not None}
         step = next((numbers[key] for key in STEPS if math.isfinite(numbers.get(key, math.nan))), None)
         if step is not None:
@@ -173,10 +174,3 @@ def _clean(path: Path, rows: MetricRows) -> MetricRows:
 def _name(key: str) -> str:
     name = key.rpartition(" - ")[2].removeprefix("train/")
     return NAMES.get(name, name)
-
-
-def _read_number(value: Any) -> float | None:
-    try:
-        return None if value in (None, "") or isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        return None

@@ -19,7 +19,7 @@ from typing import Any, TypedDict
 from rlhf_exp.algorithms import ALGORITHMS, Algorithm
 from rlhf_exp.analysis.diagnose.courses import LEAST_ROWS, START_ROWS, Course, Series, angle, last_quarter, recent
 from rlhf_exp.runs.records import Completion, Evaluation, MetricRows, Paired, Section
-from rlhf_exp.runs.settings import read_key
+from rlhf_exp.runs.settings import PlainConfig, read_key
 
 MEDIAN = 1.25
 """How much larger the error of a median is than that of a mean."""
@@ -41,7 +41,7 @@ class Signals:
 
     metrics: MetricRows
     evaluation: Evaluation
-    config: dict[str, Any]
+    config: PlainConfig
     room: int | None = None
     samples: Sequence[Completion] = ()
 

@@ -12,11 +12,12 @@ interval includes 0.
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from rlhf_exp.analysis.frame import read, stack_settings
 from rlhf_exp.analysis.report import columns
-from rlhf_exp.analysis.report.columns import REWARD, TESTED, TRAINED, Column, fill, mean_over_seeds
+from rlhf_exp.analysis.report.columns import REWARD, TESTED, TRAINED, Column, at, fill, mean_over_seeds
 from rlhf_exp.analysis.report.effects import compare_keys
 from rlhf_exp.analysis.report.groups import MANY, Groups, find_varied, join_groups, name_rewards
 from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Callout, Heading, Text, footnote
@@ -278,7 +279,7 @@ def _tell_costs(groups: Groups) -> Iterator[Block]:
     for column in columns.COST:
         means = {label: mean["value"] for label, group in groups.items() if (mean := mean_over_seeds(group, column))}
         if (name := TEXTS["cost sentences"].get(column.name)) and len(means) > 1 and means.get(best):
-            cheapest = min(means, key=lambda label: means[label])
+            cheapest = min(means, key=means.__getitem__)
             ratio = means[best] / (means[cheapest] or means[best])
             told = f"{ratio:.1f} times that of {cheapest}" if ratio >= CLOSE else "about the least"
             parts.append(f"{column.write(means[best])} {name}, {told}")
@@ -339,10 +340,10 @@ def _tell(tests: Tests, contrasts: Sequence[Contrast]) -> str:
 def _list_cells(column: Column) -> tuple[Column, ...]:
     """The columns of a table of contrasts."""
     return (
-        Column("settings", lambda contrast: f"{contrast.first} - {contrast.second}"),
-        Column("difference", lambda contrast: contrast.interval, column.write_difference),
-        Column("verdict", lambda contrast: WORDS[contrast.verdict]),
-        Column("detectable", lambda contrast: write_size(column, contrast.detectable)),
+        Column("settings", "{0.first} - {0.second}".format),
+        Column("difference", at("interval"), column.write_difference),
+        Column("verdict", at("verdict"), WORDS.__getitem__),
+        Column("detectable", at("detectable"), partial(write_size, column)),
         Column("needed", lambda contrast: None if contrast.verdict else _write_needed(contrast)),
     )
 

@@ -54,7 +54,7 @@ class Column(NamedTuple):
     def cell(self, thing: Any) -> str:
         """The figure of `thing` as text; - if there is none."""
         found = self.read(thing)
-        return "-" if found is None else self.write(found)
+        return ("" if found is None else self.write(found)) or "-"
 
 
 def at(*key: str) -> Callable[[Any], Any]:

@@ -11,13 +11,13 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from operator import itemgetter
 from pathlib import Path
 
 from rlhf_exp.analysis.report import answer, columns
 from rlhf_exp.analysis.report.baselines import compare_baselines
-from rlhf_exp.analysis.report.columns import Column, fill, join_notes, list_columns, mean_over_seeds
+from rlhf_exp.analysis.report.columns import Column, at, fill, join_notes, list_columns, mean_over_seeds
 from rlhf_exp.analysis.report.curves import HEADING, plot_runs, show_curves
 from rlhf_exp.analysis.report.grid import describe_grid, list_differences
 from rlhf_exp.analysis.report.groups import (
@@ -187,10 +187,11 @@ def _table(measured: Groups, shown: list[Column], tests: dict[str, answer.Tests]
     main = answer.find_main(tests or {})
     tested, gain = (main.gains, columns.GAINS.get(main.column.name)) if main else ({}, None)
 
-    def read(column: Column, label: str, group: list[Run]) -> Interval | None:
+    def read(column: Column, row: tuple[str, list[Run]]) -> Interval | None:
+        label, group = row
         return (tested.get(label) if column is gain else None) or mean_over_seeds(group, column)
 
-    means = [column._replace(read=lambda row, c=column: read(c, *row)) for column in shown]
+    means = [column._replace(read=partial(read, column)) for column in shown]
     table = fill([Column("setting", itemgetter(0)), Column("seeds", lambda row: len(row[1])), *means], measured.items())
     is_best = main is not None and main.differs_from_all(next(iter(measured)), len(measured) - 1)
     return table._replace(marked=(0,) if is_best else ())
@@ -205,14 +206,14 @@ def _names(runs: list[Run]) -> dict[Path, str]:
 def _runs_table(groups: Groups, names: dict[Path, str]) -> Table:
     labels = {run.path: label for label, group in groups.items() for run in group}
     runs = join_groups(groups)
-    own = [Column(key, lambda run, key=key: write_name(getattr(run.info, key)) or None) for key in ("name", "tags")]
+    own = [Column(key, at("info", key), write_name) for key in ("name", "tags")]
     shown = [
-        Column("run", lambda run: names[run.path]),
+        Column("run", at("path"), names.__getitem__),
         *list_columns(runs, own),
-        Column("setting", lambda run: labels[run.path]),
-        Column("seed", lambda run: run.info.seed),
+        Column("setting", at("path"), labels.__getitem__),
+        Column("seed", at("info", "seed")),
         *list_columns(runs, [*columns.MEASURED, *columns.list_rewards(runs)]),
-        Column("training", lambda run: run.info.seconds.get("train"), duration),
+        Column("training", at("info", "seconds", "train"), duration),
         Column("health", lambda run: run.diagnosis.health if run.status == "finished" else run.status),
     ]
     return fill(shown, runs)

@@ -109,7 +109,7 @@ def _list_curves_of(run: Run) -> list[Curve]:
     parts = Curve("components", "Rewards in training, each before its weight", {"reward": components}, "", FAMILIES[1])
     curves = [*list_curves([run], CURVES + HELD_OUT_CURVES + RUN_CURVES), *[parts] * (len(components) > 1)]
     shown = [curve for curve in curves if curve.name not in OTHER_KLS or "probe/kl" not in run.logged]
-    return sorted(shown, key=lambda curve: FAMILIES.index(curve.family))
+    return [curve for family in FAMILIES for curve in shown if curve.family == family]
 
 
 def _counts_tokens(runs: list[Run]) -> bool:

@@ -13,7 +13,7 @@ from rlhf_exp.analysis.report.groups import MANY, Groups, find_varied, read_choi
 from rlhf_exp.analysis.report.page import NOTES, Block, Heading, Table, footnote
 from rlhf_exp.analysis.stats import Interval
 from rlhf_exp.runs.figures import percent, write_name
-from rlhf_exp.runs.settings import flatten
+from rlhf_exp.runs.settings import flatten, read_number
 
 
 def describe_grid(measured: Groups, tests: Tests | None) -> list[Block]:
@@ -76,7 +76,5 @@ def _mean(means: Iterable[Interval | None]) -> str:
 
 def _place(value: str) -> tuple[bool, float, str]:
     """Numbers by size, before texts."""
-    try:
-        return False, float(value), ""
-    except ValueError:
-        return True, 0.0, value
+    number = read_number(value)
+    return number is None, number or 0.0, value if number is None else ""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
 from rlhf_exp.config.values import suggest
+from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.figures import write_name
 from rlhf_exp.runs.inputs import SHOWN, list_changes
 from rlhf_exp.runs.load import Run
@@ -37,8 +38,8 @@ Groups = dict[str, list[Run]]
 """Runs by the label of their setting."""
 
 
-class UnknownSetting(ValueError):
-    """A name that no group of runs has; the message is one line for the user."""
+class UnknownSetting(ConfigError):
+    """A name that no group of runs has."""
 
 
 def name_method(run: Run) -> str:
@@ -53,8 +54,8 @@ def name_method(run: Run) -> str:
 def sort_runs(runs: list[Run]) -> list[Run]:
     """Runs by method: first those that learn from given rows, then those that sample, then unknown ones. Runs of one
     method keep their order."""
-    names = sorted(ALGORITHMS, key=lambda name: ALGORITHMS[name].online)
-    return sorted(runs, key=lambda run: names.index(str(run.info.algo)) if run.algorithm else len(names))
+    rows = [row for online in (False, True) for row in ALGORITHMS.values() if row.online == online]
+    return [run for row in (*rows, None) for run in runs if run.algorithm is row]
 
 
 def gather(runs: list[Run], labels: dict[Path, str] | None) -> Groups:
@@ -165,7 +166,7 @@ def find_setting(groups: Groups, name: str) -> str:
     if len(found) == 1:
         return found[0]
     known = ", ".join(map(repr, groups))
-    raise UnknownSetting(f"no setting is called {name!r}; these are: {known}{suggest(name, list(groups))}")
+    raise UnknownSetting([f"no setting is called {name!r}; these are: {known}{suggest(name, list(groups))}"])
 
 
 def find_shared(runs: list[Run]) -> dict[str, str]:

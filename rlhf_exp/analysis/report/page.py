@@ -11,7 +11,7 @@ import json
 import re
 import textwrap
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import chain
 from pathlib import Path
@@ -111,9 +111,9 @@ class Widget(NamedTuple):
 
     kind: str
     name: str
-    content: dict[str, Any]
+    content: Mapping[str, object]
     instead: list[Any]
-    rest: Sequence[dict[str, Any]] = ()
+    rest: Sequence[Mapping[str, object]] = ()
 
 
 class Columns(NamedTuple):

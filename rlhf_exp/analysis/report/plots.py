@@ -29,6 +29,10 @@ LEGEND_LINES, LEGEND_WIDTH = 6, 90
 """The most lines of a legend, and how many letters fit into one; other curves have no name in the picture."""
 
 
+Style = dict[str, Any]
+"""matplotlib's names and values."""
+
+
 class Line(NamedTuple):
     """A curve, or marks without one (`linestyle` none).
 
@@ -45,7 +49,7 @@ class Line(NamedTuple):
     x_bounds: Any = None
     y_bounds: Any = None
     band: Any = None
-    style: dict[str, Any] = {}
+    style: Style = {}
 
 
 class Panel(NamedTuple):
@@ -86,7 +90,7 @@ def draw(plot: Plot, out: Path) -> Path:
     return path
 
 
-def choose_style(place: int) -> dict[str, Any]:
+def choose_style(place: int) -> Style:
     """The colour and the dashes of the group at a place."""
     return {"color": PALETTE[place % len(PALETTE)], "linestyle": DASHES[place // len(PALETTE) % len(DASHES)]}
 

@@ -12,7 +12,7 @@ from rlhf_exp.analysis.report.columns import at
 from rlhf_exp.analysis.report.curves import shorten
 from rlhf_exp.analysis.report.learning import measure_points
 from rlhf_exp.analysis.report.page import Block, Figures, Widget
-from rlhf_exp.analysis.report.plots import DASHES, PALETTE, Line, Panel, Plot
+from rlhf_exp.analysis.report.plots import DASHES, PALETTE, Line, Panel, Plot, Style
 from rlhf_exp.analysis.stats import Interval, exact
 from rlhf_exp.runs.load import Run
 from rlhf_exp.runs.records import Section
@@ -57,16 +57,16 @@ def _draw(figure: str, series: list[Series]) -> Widget:
     unit, scale = ("accuracy, %", 100) if figure == "accuracy" else (figure, 1)
     caption = f"Held-out {unit}, over training, with 95% intervals"
     steps = sorted({step for one in series for step in one.points})
-    rows: dict[str, Any] = {"step": steps}
-    intervals, keys, lines = dict[str, Any](), list[Any](), list[Line]()
+    rows: dict[str, list[float | None]] = {"step": [*steps]}
+    intervals, keys, lines = dict[str, object](), list[Any](), list[Line]()
     for one in series:
         table = scale * pd.DataFrame.from_dict(one.points, orient="index").astype(float)
         rows[one.label], *ends = (shorten(table[name].reindex(steps), False) for name in ("value", "low", "high"))
         intervals |= {one.label: dict(zip(("low", "high"), ends, strict=True))} if one.kind != "dash" else {}
         keys.append([one.label, one.label, {"colour": one.colour, one.kind: 1}])
-        style: dict[str, Any] = {"color": PALETTE[one.colour], "linestyle": DASHES[one.kind == "dash"]}
+        style: Style = {"color": PALETTE[one.colour], "linestyle": DASHES[one.kind == "dash"]}
         style |= {"linestyle": "none", "marker": "o", "markersize": 6} if one.kind == "dots" else {}
-        bounds: dict[str, Any] = {"band" if one.kind == "band" else "y_bounds": table[["low", "high"]].to_numpy().T}
+        bounds = {"band" if one.kind == "band" else "y_bounds": table[["low", "high"]].to_numpy().T}
         lines.append(Line(table.index.to_numpy(), table["value"].to_numpy(), one.label, style=style, **bounds))
     content = {
         "axes": [["step", "step"]],

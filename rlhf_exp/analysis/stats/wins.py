@@ -33,9 +33,9 @@ def win_rate(baseline_rewards: Rows, trained_rewards: Rows) -> WinRate:
     shared = min(before.shape[1], after.shape[1])
     signs = np.sign(after[:, :shared] - before[:, :shared])
     found: Any = paired_interval(np.zeros(len(signs)), signs, DIFFERENCES)
-    halved: dict[str, Any] = {end: None if value is None else (1 + value) / 2 for end, value in found.items()}
+    halved: list[Any] = [None if found[end] is None else (1 + found[end]) / 2 for end in ("value", "low", "high")]
     return {
-        "win_rate": as_interval(**halved),
+        "win_rate": as_interval(*halved),
         "wins": int((signs > 0).sum()),
         "losses": int((signs < 0).sum()),
         "ties": int((signs == 0).sum()),

@@ -171,7 +171,7 @@ def count_verdicts(verdicts: list[Verdict]) -> dict[str, int]:
 
 def describe_verdicts(verdicts: list[Verdict]) -> list[Block]:
     """The counts, the rule, and a row for each claim, by verdict."""
-    verdicts = sorted(verdicts, key=lambda one: list(VERDICTS).index(one.verdict))
+    verdicts = [one for name in VERDICTS for one in verdicts if one.verdict == name]
     counts = count_verdicts(verdicts)
     rule = NOTES["claims"].format(judged=len(verdicts) - counts[UNTESTED])
     found = f"Of {len(verdicts)} claims: {', '.join(f'{name} {n}' for name, n in counts.items())}."

@@ -19,7 +19,7 @@ from trl.trainer.utils import disable_dropout_in_model
 from rlhf_exp import processes
 from rlhf_exp.trainers.ppo.advantages import KLController
 from rlhf_exp.trainers.ppo.critic import SeparateCritic, SharedCritic
-from rlhf_exp.trainers.rollouts import Rollouts
+from rlhf_exp.trainers.rollouts import Batch, Rollouts
 from rlhf_exp.trainers.trimmed import Figures, choose_rows, score_trimmed
 
 CRITIC = "critic"
@@ -71,12 +71,12 @@ class ActorCritic(Rollouts):
         hidden = self.critic.stop_reading()[:, -found[0].shape[1] - 1 : -1]
         return *found, self.critic(hidden.detach() if self._is_warming_up() else hidden)
 
-    def _score(self, batch: dict[str, Any]) -> torch.Tensor:
+    def _score(self, batch: Batch) -> torch.Tensor:
         """The policy's log-probabilities of each completion token, (batch, time)."""
         rows = self.args.per_device_train_batch_size
         return self._get_per_token_logps_and_entropies(self.model, *_join(batch), batch_size=rows)[0]
 
-    def _value(self, batch: dict[str, Any]) -> torch.Tensor:
+    def _value(self, batch: Batch) -> torch.Tensor:
         """The critic's values of the state before each completion token, (batch, time) float32: a shared critic's are
         those of the policy's first pass, a separate one takes a pass of its own."""
         if isinstance(self.critic, SharedCritic):
@@ -144,7 +144,7 @@ class ActorCritic(Rollouts):
         self.controller.coef = json.loads((folder / "kl_controller.json").read_text(encoding="utf-8"))["coef"]
 
 
-def _join(batch: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, int]:
+def _join(batch: Batch) -> tuple[torch.Tensor, torch.Tensor, int]:
     """Token ids and attention mask of prompts and completions together, (batch, time), and the completions' width."""
     ids, mask = (torch.cat([batch[f"prompt_{name}"], batch[f"completion_{name}"]], dim=1) for name in ("ids", "mask"))
     return ids, mask, batch["completion_ids"].shape[1]

@@ -29,6 +29,7 @@ from rlhf_exp.trainers.ppo.advantages import (
     whiten,
 )
 from rlhf_exp.trainers.ppo.critic import clip_value_errors
+from rlhf_exp.trainers.rollouts import Batch
 
 
 class PPOTrainer(ActorCritic, GRPOTrainer):
@@ -56,7 +57,7 @@ class PPOTrainer(ActorCritic, GRPOTrainer):
     def begin_rollout(self) -> None:
         self.beta = float(self._has_reference)
 
-    def finish_rollout(self, rollout: dict[str, Any]) -> dict[str, Any]:
+    def finish_rollout(self, rollout: Batch) -> Batch:
         """Advantages and returns per token instead of one advantage per completion."""
         self.beta = 0.0
         self._metrics["train"].pop("frac_reward_zero_std", None)  # of groups of one
@@ -67,7 +68,7 @@ class PPOTrainer(ActorCritic, GRPOTrainer):
             self._add_advantages(rollout, self._value(rollout))
         return rollout
 
-    def _add_advantages(self, rollout: dict[str, Any], values: torch.Tensor) -> None:
+    def _add_advantages(self, rollout: Batch, values: torch.Tensor) -> None:
         mask, logps = rollout["completion_mask"].float(), rollout["old_per_token_logps"]
         log_ratio = torch.zeros_like(logps)
         if self._has_reference:
@@ -98,7 +99,7 @@ class PPOTrainer(ActorCritic, GRPOTrainer):
         )
         self._follow_kl(rollout, log_ratio, mask)
 
-    def _follow_kl(self, rollout: dict[str, Any], log_ratio: torch.Tensor, mask: torch.Tensor) -> None:
+    def _follow_kl(self, rollout: Batch, log_ratio: torch.Tensor, mask: torch.Tensor) -> None:
         """Log KL(policy || reference) in nats per completion, and update its price.
 
         `kl` and `kl_k3` are estimates from the sampled tokens' log-probabilities, which are at the sampling's
@@ -118,7 +119,7 @@ class PPOTrainer(ActorCritic, GRPOTrainer):
         if "kl_exact" in kls:
             self.controller.update(kls["kl_exact"], len(mask) * self.accelerator.num_processes)
 
-    def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
+    def _prepare_inputs(self, generation_batch: Any) -> Batch:
         """Each epoch over a rollout sees other minibatches."""
         rounds = self.args.steps_per_generation
         if self._step % rounds == 0 and self._step % (rounds * self.num_iterations) != 0:
@@ -131,7 +132,7 @@ class PPOTrainer(ActorCritic, GRPOTrainer):
 
     # The loss
 
-    def _compute_loss(self, model: nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
+    def _compute_loss(self, model: nn.Module, inputs: Batch) -> torch.Tensor:
         """Policy loss and entropy bonus by the parent, and `vf_coef` times the value loss.
 
         Both are sums over tokens divided by the mean number of tokens in a minibatch, so that the result does not
@@ -153,7 +154,7 @@ class PPOTrainer(ActorCritic, GRPOTrainer):
             loss = 0.0 * (loss if processes.count() > 1 else loss.detach())
         return loss + self.args.vf_coef * value_loss
 
-    def _log_tokens(self, inputs: dict[str, Any], mask: torch.Tensor, value_clipped: torch.Tensor) -> None:
+    def _log_tokens(self, inputs: Batch, mask: torch.Tensor, value_clipped: torch.Tensor) -> None:
         """Log the update's figures that are means over the tokens of all ranks."""
         log_ratio = (self.first_pass[0] - inputs["old_per_token_logps"]) * mask
         ratio, advantages = log_ratio.exp(), inputs["advantages"]

@@ -28,7 +28,7 @@ def test_settings_are_compared_with_a_named_one(tmp_path, capsys, make_run):
     [("absent", "absent: no such folder; "), ("run --ot x", "unrecognized arguments: --ot x"),
      ("", "the following arguments are required: DIR"), ("run other", "2 runs to compare: say where the report goes"),
      ("run --against grpo", "--against grpo: compares several runs, and run is one run"),
-     ("run --out run/run.json", "[Errno 17] File exists: ")],
+     ("run --out run/run.json", "run/run.json: the report cannot be written (File exists)")],
 )  # fmt: skip
 def test_a_mistake_is_answered_in_one_line(run_dir, tmp_path, monkeypatch, capsys, arguments, message, make_run):
     make_run(tmp_path / "other", seed=1)

@@ -4,4 +4,4 @@ from rlhf_exp.analysis.diagnose.rule import RULES as FOUND
 from rlhf_exp.analysis.diagnose.rules import answers, critic, drift, held_out, numbers, reward
 
 FAMILIES = [module.__name__ for module in (numbers, reward, answers, drift, critic, held_out)]
-RULES = sorted(FOUND, key=lambda of: FAMILIES.index(of.find.__module__))
+RULES = [of for name in FAMILIES for of in FOUND if of.find.__module__ == name]

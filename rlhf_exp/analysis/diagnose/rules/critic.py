@@ -2,6 +2,7 @@
 
 import math
 from bisect import insort
+from functools import partial
 from statistics import median
 
 from rlhf_exp.analysis.diagnose.courses import LEAST_ROWS, log
@@ -33,7 +34,7 @@ def explained_variance(run: Signals) -> Suspicion:
 def value_loss_spike(run: Signals) -> Suspicion:
     """Log of the recent value loss over that of the start; one of errors below 0.14 is none."""
     cause = "the critic diverges: its learning rate or the range in which values may move is too large"
-    return Suspicion(run.rise("ppo/value_loss", lambda loss: log(max(loss, 0.01))), cause, _help_critic(run))
+    return Suspicion(run.rise("ppo/value_loss", partial(log, least=0.01)), cause, _help_critic(run))
 
 
 def _help_critic(run: Signals) -> list[str]:

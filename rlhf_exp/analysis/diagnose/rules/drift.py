@@ -82,9 +82,10 @@ def negative_kl(run: Signals) -> Suspicion | None:
         return None
     course, first = list[tuple[int | None, float]](), sampled[0][1]
     cut = _find_cut(run, CUTS | {"temperature": 1.0})
-    sums = [(0.0, 0.0), *accumulate(((kl, kl * kl) for _, kl in sampled), lambda x, y: (x[0] + y[0], x[1] + y[1]))]
+    kls = [kl for _, kl in sampled]
+    sums = [[*accumulate(values, initial=0.0)] for values in (kls, [kl * kl for kl in kls])]
     for i in range(2 * LEAST_ROWS, len(sampled) + 1):
-        n, (total, squares) = i - i // 2, (sums[i][part] - sums[i // 2][part] for part in (0, 1))
+        n, (total, squares) = i - i // 2, (of[i] - of[i // 2] for of in sums)
         variance = max(squares - total * total / n, 0.0) / (n - 1)
         error = max(math.sqrt(variance / n), CUT_ERROR if cut else LEAST_ERROR)
         course.append((sampled[i - 1][0], math.log1p(max(-total / n / error, 0.0))))

@@ -1,6 +1,7 @@
 """Numbers that are not finite, and gradients and losses that jump."""
 
 import math
+from functools import partial
 
 from rlhf_exp.analysis.diagnose.courses import log
 from rlhf_exp.analysis.diagnose.rule import OFFLINE, POLICIES, Suspicion, rule
@@ -33,7 +34,7 @@ def gradient_spike(run: Signals) -> Suspicion:
     Those of a reward model from random weights grow as it learns."""
     cause = f"the {run.rate_text} is too high for these gradients: steps overshoot"
     most = run.arg("max_grad_norm", 1.0) or 1.0
-    rise = run.rise("grad_norm", lambda norm: log(max(norm, 2 * most)), window=SPIKE)
+    rise = run.rise("grad_norm", partial(log, least=2 * most), window=SPIKE)
     course = [(step, math.log1p(max(score, 0.0))) for step, score in rise]
     return Suspicion(course, cause, [run.lower_rate(4)])
 
