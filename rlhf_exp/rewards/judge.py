@@ -26,6 +26,7 @@ from urllib.request import Request, urlopen
 from rlhf_exp.errors import ConfigError, name_error
 from rlhf_exp.graders import read_text
 from rlhf_exp.graders.user_code import RewardError
+from rlhf_exp.rewards.table import RUBRIC
 from rlhf_exp.runs.records import Judged, append, read_lines
 
 if TYPE_CHECKING:
@@ -34,28 +35,8 @@ if TYPE_CHECKING:
 
 KEY = "JUDGE_API_KEY"
 FILE = "judge.jsonl"
-RUBRIC = Path(__file__).parents[1] / "assets" / "judge_rubric.txt"
 RETRIES, PAUSE_S = 4, 0.5
 """Requests of one score; before each further one twice the pause."""
-
-
-def check_judge(cfg: "Config") -> list[str]:
-    """Whether the judge has an endpoint, a model and a rubric where it is asked."""
-    judge, problems = cfg.reward.judge, list[str]()
-    if "judge" not in cfg.reward.weights:
-        return []
-    if not str(judge.url).startswith(("http://", "https://")):
-        problems.append(f"reward.judge.url={judge.url}: must be an endpoint, such as http://127.0.0.1:8000/v1")
-    if judge.model is None:
-        problems.append("reward.judge.model: missing; must be a model's name at reward.judge.url")
-    if judge.lowest >= judge.highest:
-        problems.append(f"reward.judge.lowest={judge.lowest}: must be below reward.judge.highest={judge.highest}")
-    path = Path(judge.rubric or RUBRIC).expanduser()
-    if not path.is_file():
-        problems.append(f"reward.judge.rubric={path}: no such file")
-    elif "{completion}" not in path.read_text(encoding="utf-8"):
-        problems.append(f"reward.judge.rubric={path}: must hold {{completion}}, where the completion stands")
-    return problems
 
 
 class Judge:

@@ -13,13 +13,13 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlhf_exp.algorithms import find_stage_budget
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.graders import GRADES, Grade, NumberGrade, read_text
 from rlhf_exp.rewards.countdown import graduated
-from rlhf_exp.rewards.judge import check_judge
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Texts = list[Any]
 """Each a string, or for chat prompts a list of messages."""
+RUBRIC = Path(__file__).parents[1] / "assets" / "judge_rubric.txt"
 Log = Callable[[str, float], None]
 
 
@@ -169,6 +170,25 @@ def check_path(cfg: "Config") -> list[str]:
     if path is not None and not weighed:
         return [f"reward.path={path}: not with these rewards; add +reward.weights.model=1.0"]
     return []
+
+
+def check_judge(cfg: "Config") -> list[str]:
+    """Whether the judge has an endpoint, a model and a rubric where it is asked."""
+    judge, problems = cfg.reward.judge, list[str]()
+    if "judge" not in cfg.reward.weights:
+        return []
+    if not str(judge.url).startswith(("http://", "https://")):
+        problems.append(f"reward.judge.url={judge.url}: must be an endpoint, such as http://127.0.0.1:8000/v1")
+    if judge.model is None:
+        problems.append("reward.judge.model: missing; must be a model's name at reward.judge.url")
+    if judge.lowest >= judge.highest:
+        problems.append(f"reward.judge.lowest={judge.lowest}: must be below reward.judge.highest={judge.highest}")
+    path = Path(judge.rubric or RUBRIC).expanduser()
+    if not path.is_file():
+        problems.append(f"reward.judge.rubric={path}: no such file")
+    elif "{completion}" not in path.read_text(encoding="utf-8"):
+        problems.append(f"reward.judge.rubric={path}: must hold {{completion}}, where the completion stands")
+    return problems
 
 
 def _grade(task: "TaskRows", prompts: Texts, completions: Texts, columns: Mapping[str, Any]) -> list[Grade]:

@@ -21,14 +21,14 @@ def list_options(group):
 
 def test_every_config_file_composes_and_checks(any_machine, refuse):
     """Those of experiment/ in test_experiments.py, of sweeps/ in test_sweeps.py, of four groups in test_matrix.py."""
-    needs_more = {("reward", "model"), ("reward", "none")}
+    needs_more = {("reward", "judge"), ("reward", "model"), ("reward", "none")}
     elsewhere = ("algo", "model", "task", "peft", "experiment")
     files = [file for file in sorted(CONF.glob("*/*.yaml")) if file.parent.name not in elsewhere]
     assert len(files) > 35
     for group, option in ((file.parent.name, file.stem) for file in files):
         overrides = [f"{group}={option}", f"dry_run={str(group in ('scale', 'hardware')).lower()}"]
         if (group, option) in needs_more:
-            refuse(*overrides)  # a trained reward model, a task without a grader
+            refuse(*overrides)  # an endpoint, a trained reward model, a task without a grader
         else:
             compose_config(overrides)
 
@@ -55,7 +55,7 @@ def test_names_tie_configs_tables_and_modules_together():
     for row in ALGORITHMS.values():
         assert not row.trains or find_spec(row.trainer.partition(":")[0])
     assert set(list_options("reward")) == {*REWARDS, "none"}
-    assert {name for name, reward in REWARDS.items() if reward.function is None} == {"model"}
+    assert {name for name, reward in REWARDS.items() if reward.function is None} == {"judge", "model"}
     assert all(reward.function.__name__ == name for name, reward in REWARDS.items() if reward.function)
 
 
