@@ -77,7 +77,7 @@ PPO = ["experiment=hh_rlhf_gpt2_ppo", "algo.args.max_steps=124", *JUDGED]
 BOTH = ("judge", "reward_model")
 RUNS: dict[str, tuple[Sequence[str], list[str]]] = {
     "judge": ((), ["experiment=hh_rlhf_gpt2_reward_model", "task.train_rows=4000", "task.data_seed=1",
-                   "algo.args.max_steps=500", *PAIRS]),
+                   "task.max_length=512", "algo.args.max_steps=500", *PAIRS]),
     "reward_model": ((), ["experiment=hh_rlhf_gpt2_reward_model", *PAIRS]),
     "brevity": ((), ["experiment=brevity_lr_1e-5", "seed=42", "task.of.source=file", "task.of.path={data}/hh-rlhf"]),
     "dpo": (BOTH, ["experiment=hh_rlhf_gpt2_dpo", *JUDGED]),
@@ -86,7 +86,8 @@ RUNS: dict[str, tuple[Sequence[str], list[str]]] = {
                     "algo.args.gradient_accumulation_steps=1", "algo.args.max_steps=31", *JUDGED]),
     "dpo_then_ppo": ((*BOTH, "dpo"), [*PPO, "model.path={dpo}/model"]),
 }  # fmt: skip
-"""The runs that each needs, and its overrides. Each policy sees its 1,000 prompts once, DPO its pairs twice."""
+"""The runs that each needs, and its overrides. Each policy sees its 1,000 prompts once, DPO its pairs twice.
+Of the pairs of up to 256 tokens too few are left for the judge; it shares some of its own with the reward model."""
 TRACED = ("reward", "ppo/kl", "ppo/kl_exact", "entropy", "ppo/value_loss")
 STOPPING = 30
 """Seconds before the budget's end at which `timeout` asks the runs to save a checkpoint and stop."""
