@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from rlhf_exp.analysis.frame import read, stack_settings
@@ -25,12 +26,13 @@ from rlhf_exp.analysis.stats import DIFFERENCES, LEVEL, LEVELS, SHARES, START, C
 from rlhf_exp.analysis.stats.collapse import find_collapsed
 from rlhf_exp.analysis.stats.intervals import standard_error
 from rlhf_exp.runs.figures import begin, percent, write_name
+from rlhf_exp.runs.load import Run
 
 FAR_BELOW = 10
 """A difference this many times below what was detectable is too small to matter, if neither more seeds nor more rows
 would detect it."""
 FEW = 2
-"""So many differences without a verdict are named."""
+"""So many differences without a verdict are named, and so many findings of a setting."""
 MOST_SIZES = 6
 """Of more contrasts than these a sentence says the names alone."""
 CLOSE = 1.05
@@ -221,11 +223,12 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     of_best = [pair for pair in pairs if pair.first == best]
     seeds = len(groups[best])
     where = f"{seeds} seed{'s' * (seeds > 1)}, {main.contrasts[0].rows} rows"
-    parts = [f"{best}, with a {name} of {level} ({where})"]
+    is_best = all(pair.verdict for pair in of_best)
+    parts = [f"{'' if is_best else 'The highest is '}{best}, with a {name} of {level} ({where})"]
     if of_best:
-        is_best = all(pair.verdict for pair in of_best)
         parts.append(f"it is {_tell(main, of_best)}")
-        yield Callout("ok" if is_best else "info", "Best." if is_best else "Highest, not clearly best.", _close(parts))
+        title = "Best." if is_best else "No setting is clearly the best."
+        yield Callout("ok" if is_best else "info", title, _close(parts))
     else:
         yield Callout("info", "Highest.", _close(parts))
 
@@ -288,19 +291,25 @@ def _tell_costs(groups: Groups) -> Iterator[Block]:
 
 
 def _tell_health(groups: Groups, measured: Groups) -> Callout:
-    """Which findings how many runs of which settings have, which runs did not finish, and which collapsed."""
-    found: dict[str, Counter[str]] = {}
-    for label, run in [(label, run) for label, group in groups.items() for run in group]:
-        names = [found.name for found in run.diagnosis.findings if found.severity != "info"]
-        for name in names + [run.status] * (run.status != "finished"):
-            found.setdefault(name.replace("_", " "), Counter())[label] += 1
+    """How many runs of which settings have findings, and the most frequent of these; which runs collapsed."""
+    named = {label: [_list_findings(run) for run in group] for label, group in groups.items()}
+    counts = {label: sum(map(bool, of)) for label, of in named.items()}
+    sick = sorted((label for label in counts if counts[label]), key=counts.__getitem__, reverse=True)
     parts = []
-    for name, of in sorted(found.items(), key=lambda item: -item[1].total()):
-        where = "; ".join(f"{label} {count} of {len(groups[label])}" for label, count in of.items())
-        parts.append(f"{name} in {of.total()} ({where if len(groups) <= MANY else f'of {len(of)} settings'})")
-    collapsed = describe_collapsed(measured)
-    text = f"Of {len(join_groups(groups))} runs: {', '.join(parts) or 'no check found anything'}.{collapsed}"
-    return Callout("warning" if parts or collapsed else "ok", "Health.", text)
+    for label in sick[:MANY]:
+        names = [name for name, _ in Counter(chain.from_iterable(named[label])).most_common()]
+        more = [f"{len(names) - FEW} more"] if len(names) > FEW else []
+        parts.append(f"{label} in {counts[label]} of {len(named[label])} ({', '.join(names[:FEW] + more)})")
+    parts += [f"{len(sick) - MANY} more settings"] if len(sick) > MANY else []
+    collapsed, runs = describe_collapsed(measured), sum(map(len, named.values()))
+    told = f" {sum(counts.values())} have findings: {', '.join(parts)}" if parts else ": no check found anything"
+    return Callout("warning" if parts or collapsed else "ok", "Health.", f"Of {runs} runs{told}.{collapsed}")
+
+
+def _list_findings(run: Run) -> list[str]:
+    """Its warnings and errors, and its status if it did not finish."""
+    names = [found.name for found in run.diagnosis.findings if found.severity != "info"]
+    return [name.replace("_", " ") for name in names + [run.status] * (run.status != "finished")]
 
 
 def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:

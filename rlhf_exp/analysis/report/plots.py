@@ -29,6 +29,9 @@ LEGEND_LINES, LEGEND_WIDTH = 6, 90
 """The most lines of a legend, and how many letters fit into one; other curves have no name in the picture."""
 
 
+REACH = 5
+"""Of the half width of an interval."""
+
 Style = dict[str, Any]
 """matplotlib's names and values."""
 
@@ -107,12 +110,20 @@ def read_bounds(intervals: Sequence[Interval], scale: float = 1) -> np.ndarray:
 
 
 def plot_gains(gains: Sequence[tuple[str, Interval]], figure: "Column") -> Plot:
-    """The gain over the start model of each setting, with its interval, in a row of its own."""
+    """The gain over the start model of each setting, with its interval, in a row of its own. An interval that is REACH
+    times as wide as most are is cut off, with an arrow, so that the others can be read."""
     scale, unit = (100, ", points") if figure.kind is SHARES else (1, "")
     places, values = range(len(gains)), [scale * gain["value"] for _, gain in gains]
     bounds = read_bounds([gain for _, gain in gains], scale)
     style = {"color": BLUE, "marker": "o", "markersize": 7, "elinewidth": 2, "linestyle": "none"}
-    lines = [Line(values, places, x_bounds=bounds, style=style)] if gains else []
+    lines = []
+    if gains:
+        reach = REACH * np.median(bounds[1] - bounds[0]) / 2
+        low, high = (np.array(values) - reach).min(), (np.array(values) + reach).max()
+        lines = [Line(values, places, x_bounds=np.clip(bounds, low, high), style=style)]
+        for edge, marker, beyond in ((low, "<", bounds[0] < low), (high, ">", bounds[1] > high)):
+            rows = np.flatnonzero(beyond)
+            lines += [Line([edge] * len(rows), rows, style=style | {"marker": marker})] if len(rows) else []
     name = "accuracy" if figure.kind is SHARES else figure.name
     caption = f"Gain in held-out {name} over the start model, with its interval"
     panel = Panel(f"gain in held-out {name}{unit}", "", lines, [cut(label) for label, _ in gains])

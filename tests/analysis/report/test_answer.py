@@ -58,10 +58,10 @@ def test_of_few_settings_all_pairs_are_compared_and_the_best_is_named_first(grou
     found = said(groups)
     best, *others = compare_figures(groups)["held-out accuracy"].pairs
     alike = ({"grpo", "dr_grpo"} - {best.first}).pop()
-    told = found["Highest, not clearly best."]
+    told = found["No setting is clearly the best."]
     level = TRAINED.write(mean_over_seeds(groups[best.first], TRAINED))
     assert told.startswith(
-        f"{best.first}, with a held-out accuracy of {level} (2 seeds, 128 rows); it is above bnpo (+"
+        f"The highest is {best.first}, with a held-out accuracy of {level} (2 seeds, 128 rows); it is above bnpo (+"
     )
     assert f"not clearly different from {alike} (" in told
     assert [(pair.first, pair.second) for pair in others][-1] in {(alike, "bnpo"), ("bnpo", alike)}
@@ -84,7 +84,7 @@ def test_the_answer_tells_the_figures_that_a_change_is_about(groups):
 def test_a_study_says_what_is_best_what_was_gained_and_what_is_sick_or_cannot_be_told(groups):
     tests = compare_figures(groups)
     assert [block.title for block in describe_answer(groups, groups, tests, []).main] == [
-        "Highest, not clearly best.",
+        "No setting is clearly the best.",
         "Against the start model.",
         "Cannot be told.",
     ]
@@ -137,7 +137,7 @@ def test_of_many_settings_names_are_told_and_tables_are_folded(groups):
     found = said(many)
     assert all(label in found["Against the start model."] for label in many)
     assert "[" not in found["Against the start model."] and "The others." not in found
-    assert "above bnpo0, bnpo1, bnpo2" in found["Highest, not clearly best."]
+    assert "above bnpo0, bnpo1, bnpo2" in found["No setting is clearly the best."]
     few = [block for block in tabulate_tests(compare_figures(groups), list(tests)) if isinstance(block, Table)]
     assert [bool(table.folded) for table in few] == [False, *[True] * (len(few) - 1)]
 
