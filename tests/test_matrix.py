@@ -63,6 +63,7 @@ def test_a_combination_passes_its_dry_run_or_is_refused_in_one_line(
     overrides += [f"model.path={miniatures[model]}"] if model in miniatures else []
     if ALGORITHMS[algo].has_teacher:
         overrides.append(f"teacher.path={miniatures.get(model, ASSETS / 'tiny')}")
+        overrides += ["algo.args.per_device_train_batch_size=8", "algo.args.gradient_accumulation_steps=1"]
     if ALGORITHMS[algo].minibatches > 1:
         overrides.append("algo.args.per_device_train_batch_size=2")  # 8 rows fill a rollout
     if task == "file" and ALGORITHMS[algo].learns_from == DEMONSTRATIONS:

@@ -6,6 +6,7 @@ import pytest
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
@@ -18,7 +19,7 @@ LONGER_BELOW = (*BY_REWARD_MODEL, "brevity_lr_1e-5_tiny", "hh_rlhf_gpt2_reward_m
 
 def compose(name, *overrides):
     other = ["reward.path=org/reward_model"] if name in BY_REWARD_MODEL else []
-    other += ["teacher.path=org/teacher"] if name == "compare_distill" else []
+    other += [f"teacher.path={ASSETS / 'tiny'}"] if name == "compare_distill" else []
     return compose_config([f"experiment={name}", "device=cpu", *other, *overrides])
 
 

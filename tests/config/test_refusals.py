@@ -78,7 +78,8 @@ args.per_device_train_batch_size=250 @conflict
 args.num_generations=null @range
 args.num_generations=1 @range
 algo=distill @teacher.path:conflict
-algo=distill teacher.path=org/name +args.teacher_model_name_or_path=org/name @conflict +args.num_generations=2 @unknown
+algo=distill teacher.path=org/name +args.teacher_model_name_or_path=org/name @conflict
+algo=distill teacher.path=org/name +args.num_generations=2 @unknown
 algo=distill teacher.path=./nope @missing
 teacher.path=org/name @conflict
 algo=distill +techer.path=org/name @techer:unknown

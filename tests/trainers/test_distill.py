@@ -23,7 +23,7 @@ def log_probabilities(model, prompt, completion):
 def test_the_loss_is_the_divergence_per_token_and_its_gradient_is_that_of_the_student(tmp_path, beta):
     """arXiv:2306.13649, section 2.1, with the student's share beta in the mixture, as TRL has it."""
     trainer = build(tmp_path, *SMALL, f"algo.args.beta={beta}", rows=ROWS)
-    move(trainer.model, 0.03)
+    move(trainer.model, 0.1)
     student, teacher = copy_float64(trainer.model), copy_float64(trainer.teacher_model)
     batch = roll_out(trainer, ROWS)
     divergences = []
@@ -37,7 +37,7 @@ def test_the_loss_is_the_divergence_per_token_and_its_gradient_is_that_of_the_st
             divergences += beta * (t.exp() * (t - mixed)).sum(-1) + (1 - beta) * (s.exp() * (s - mixed)).sum(-1)
     wanted = sum(divergences) / len(divergences)
     loss = trainer.compute_loss(trainer.model, batch)
-    assert loss.item() == pytest.approx(wanted.item(), rel=1e-4) and wanted > 0.001
+    assert loss.item() == pytest.approx(wanted.item(), rel=1e-3) and wanted > 1e-3
     wanted.backward()
     trainer.model.zero_grad()
     loss.backward()
@@ -68,7 +68,7 @@ def test_the_kl_to_the_teacher_is_measured_before_and_after_beside_the_teachers_
 
 def test_the_report_has_the_teacher_beside_the_student_and_the_preflight_compares_them(trained):
     report = (trained / "report.md").read_text()
-    assert "| | baseline | trained | difference | teacher |" in report and "| KL to the teacher |" in report
+    assert "|  | baseline | trained | difference | teacher |" in report and "| KL to the teacher |" in report
     checks = json.loads((trained / "preflight.json").read_text())["checks"]
     [check] = [one for one in checks if one["name"] == "teacher_is_better"]
     assert check["status"] == "warned" and check["evidence"].startswith("on 6 rows the teacher's accuracy minus the")

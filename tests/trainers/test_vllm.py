@@ -16,6 +16,7 @@ from rlhf_exp.models.vllm import EngineFailed
 from rlhf_exp.tasks import TaskRows
 from rlhf_exp.trainers.vllm import DIFFERENCE, EngineCallback, preparing_engine
 from tests.building import DISTILL_8, QUIET, ROLLOUTS_OF_8, build, reward_length
+from tests.trainers.references import move
 from tests.trainers.vllm_server import StandIn, connect
 
 ROWS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ."} for i in range(8)]
@@ -49,6 +50,8 @@ def start(tmp_path, monkeypatch):
 )
 def test_rollouts_come_from_the_server_which_has_the_weights_of_each_step(start, algo, peft):
     trainer, server = start(*ROLLOUTS_OF_8.get(algo, DISTILL_8), f"peft={peft}")
+    if algo == "distill":
+        move(trainer.teacher_model, 0.1)  # it was the student's own model
     before = {name: value.clone() for name, value in server.model.state_dict().items()}
     trainer.add_callback(EngineCallback(trainer))
     trainer.train()
