@@ -33,7 +33,8 @@ from rlhf_exp.launch.explain import explain
 GROUPS = ("algo", "task", "model", "peft", "reward", "generation", "device", "logging", "monitor", "eval")
 FREE = ("reward.weights", "reward.functions", "model.init", "peft.quantization", "model.learning_rate")
 """Mappings whose entries are not of the schema, or whose values may be text or numbers."""
-NEEDS = {"dpo": ["reward=none"], "sft": ["reward=none"], "reward_model": ["reward=none"]}
+NEEDS = {"dpo": ["reward=none"], "sft": ["reward=none"], "reward_model": ["reward=none"],
+         "distill": ["teacher.path=org/name"]}  # fmt: skip
 LONG = 10**18
 
 

@@ -35,8 +35,8 @@ class Algorithm:
     """One row of the table."""
 
     form: Form
-    """The rows that it learns from. ASK: it samples completions, which rewards score (online). MEASURE: the start model
-    is only measured."""
+    """The rows that it learns from. ASK: it samples completions (online), which rewards score, or a teacher. MEASURE:
+    the start model is only measured."""
     config_class: str
     """The class of its arguments, `module:class`: TRL's, or derived from TRL's."""
     rates: Rates
@@ -56,6 +56,8 @@ class Algorithm:
     """Whether the policy scores every rollout before it trains on it; others do so only for several passes over it."""
     compares_groups: bool = False
     """Whether an advantage compares the completions of one prompt, so that steps hold whole groups of them."""
+    has_teacher: bool = False
+    """Whether it learns from the distributions of a teacher (teacher.path) instead of rewards."""
     scores: bool = False
     """Whether it trains a reward model, which scores answers and generates none."""
     kl_price: str | None = None
@@ -80,8 +82,13 @@ class Algorithm:
 
     @property
     def online(self) -> bool:
-        """Whether it learns from its own completions by rewards."""
+        """Whether it learns from its own completions."""
         return self.learns_from == PROMPTS
+
+    @property
+    def by_rewards(self) -> bool:
+        """Whether rewards of its own completions teach it."""
+        return self.online and not self.has_teacher
 
     @property
     def trains(self) -> bool:
@@ -137,6 +144,14 @@ ALGORITHMS = {
         kl_price="algo.args.beta",
         logged_kl=("kl", "token"),
         # With beta 0.015: +15 points on Countdown's validation rows after 80 steps, at 4.6 nats.
+        rates=((SMALL, 1e-3, MEASURED), (2e8, 1e-5, BETWEEN), (ANY, 1e-6, "TRL's default")),
+    ),
+    "distill": Algorithm(
+        form=ASK,
+        config_class="trl.trainer.distillation_config:DistillationConfig",
+        trainer="rlhf_exp.trainers.distill:DistillTrainer",
+        batch=128,  # completions, one of each prompt
+        has_teacher=True,
         rates=((SMALL, 1e-3, MEASURED), (2e8, 1e-5, BETWEEN), (ANY, 1e-6, "TRL's default")),
     ),
     "sft": Algorithm(

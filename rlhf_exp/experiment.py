@@ -31,6 +31,7 @@ class Experiment:
         rewards: in the order of `cfg.reward.weights`.
         args: TRL's arguments, of the algorithm's own class; None if nothing is trained.
         sets: the rows of each of `eval.sets`, with its grader and rewards.
+        teacher: of an algorithm that learns from one.
     """
 
     cfg: Config
@@ -41,3 +42,4 @@ class Experiment:
     rewards: "list[RewardFunction]"
     args: Any = None
     sets: "dict[str, EvalSet]" = field(default_factory=dict)
+    teacher: "ModelSource | None" = None

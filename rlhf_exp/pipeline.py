@@ -33,7 +33,7 @@ from rlhf_exp.evaluation.completions import EvalSet
 from rlhf_exp.evaluation.draw import sample
 from rlhf_exp.evaluation.evaluators import PolicyEvaluator, ScorerEvaluator
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.loading import load_tokenizer, resolve_model, set_up_libraries
+from rlhf_exp.models.loading import find_teacher, load_tokenizer, resolve_model, set_up_libraries
 from rlhf_exp.models.source import locate_reward_model, locate_start_model
 from rlhf_exp.preflight import check_room, run_preflight
 from rlhf_exp.preflight.check import Check
@@ -161,7 +161,7 @@ def _run_stages(cfg: Config, folder: RunFolder, args: TrainingArguments, signals
         probe = evaluator.measure_start_model()
     if cfg.algo.row.trains and memory is not None:
         with folder.phase("preflight"):
-            run_preflight(experiment, evaluator.measured["baseline"].completions, memory)
+            run_preflight(experiment, {name: one.completions for name, one in evaluator.measured.items()}, memory)
     if cfg.preflight == "only":
         return
     if isinstance(evaluator, PolicyEvaluator) and getattr(cfg.task, "baselines", False):
@@ -185,6 +185,7 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> tuple[Expe
         if cfg.peft.lora is not None:
             build_on_meta(cfg, deepcopy(model.config))
         tokenizer = load_tokenizer(model)
+        teacher = find_teacher(cfg, model, tokenizer)
         task = load_task(cfg, tokenizer)
         check_vocabulary(tokenizer, task, model.config.get_text_config().vocab_size)
         folder.record.context_room = check_context(cfg, tokenizer, task)
@@ -213,10 +214,12 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> tuple[Expe
         for key, of in cfg.list_reward_models().items():
             if is_hub_id(str(of.reward.path)):
                 check_inputs(cfg, folder, {key: locate_reward_model(of).identify()})
+        if teacher is not None:
+            check_inputs(cfg, folder, {"teacher.path": teacher.identify()})
         vocabulary = model.config.get_text_config().vocab_size
         sets = {name: load_set(name, of, tokenizer, vocabulary) for name, of in cfg.sets.items()}
         check_inputs(cfg, folder, {f"rows of {name}": hash_rows(of.rows) for name, of in sets.items()})
-    return Experiment(cfg, folder, model, tokenizer, task, rewards, args, sets), memory
+    return Experiment(cfg, folder, model, tokenizer, task, rewards, args, sets, teacher), memory
 
 
 def load_set(name: str, cfg: Config, tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> EvalSet:

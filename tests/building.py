@@ -6,9 +6,10 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.loading import load_tokenizer, resolve_model
+from rlhf_exp.models.loading import find_teacher, load_tokenizer, resolve_model
 from rlhf_exp.models.untrained import build_config
 from rlhf_exp.pipeline import load_set
 from rlhf_exp.rewards import build_rewards
@@ -25,7 +26,9 @@ ROLLOUTS_OF_8 = {
     "rloo": ["algo=rloo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=2"],
     "ppo": ["algo=ppo", "algo.args.per_device_train_batch_size=8", "algo.args.steps_per_generation=1"],
 }
-"""Each algorithm that samples."""
+"""Each algorithm that samples and has rewards."""
+DISTILL_8 = ["algo=distill", f"teacher.path={ASSETS / 'tiny'}", "algo.args.per_device_train_batch_size=8"]
+"""The same of what a teacher trains."""
 SHAPE = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
     "max_position_embeddings": 128, "tie_word_embeddings": True,
@@ -40,7 +43,9 @@ def build_experiment(folder, *overrides, rows=(), reward=None):
     """What pipeline.py makes of a config, with the run in `folder`."""
     cfg = compose_config([*overrides, f"output_dir={folder}"])
     source, task = resolve_model(cfg, folder), TaskRows("t", list(rows), [], None)
-    return Experiment(cfg, None, source, load_tokenizer(source), task, [reward] if reward else [], build_args(cfg))
+    tokenizer = load_tokenizer(source)
+    rewards, teacher = [reward] if reward else [], find_teacher(cfg, source, tokenizer)
+    return Experiment(cfg, None, source, tokenizer, task, rewards, build_args(cfg), teacher=teacher)
 
 
 def build(folder, *overrides, rows=(), reward=None):
@@ -54,7 +59,8 @@ def load_experiment(folder, *overrides):
     tokenizer = load_tokenizer(source)
     task = load_task(cfg, tokenizer)
     sets = {name: load_set(name, of, tokenizer, len(tokenizer)) for name, of in cfg.sets.items()}
-    return Experiment(cfg, RunFolder(folder, RunRecord()), source, tokenizer, task, build_rewards(cfg, task), sets=sets)
+    more = {"sets": sets, "teacher": find_teacher(cfg, source, tokenizer)}
+    return Experiment(cfg, RunFolder(folder, RunRecord()), source, tokenizer, task, build_rewards(cfg, task), **more)
 
 
 def reward_length(completions, **columns):

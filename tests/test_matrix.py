@@ -8,10 +8,12 @@ import pytest
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.config.schema import TASKS
 from rlhf_exp.dry_run import cost
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
+from rlhf_exp.models.untrained import create_untrained
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.tasks import gsm8k as gsm8k_files
 from rlhf_exp.tasks import hh_rlhf as hh_rlhf_files
@@ -59,6 +61,9 @@ def test_a_combination_passes_its_dry_run_or_is_refused_in_one_line(
     overrides = [f"algo={algo}", f"task={task}", f"model={model}", f"peft={peft}", "device=cpu", *FEW]
     overrides += NEEDS.get(task, [])
     overrides += [f"model.path={miniatures[model]}"] if model in miniatures else []
+    if ALGORITHMS[algo].has_teacher:
+        overrides.append(f"teacher.path={miniatures.get(model, ASSETS / 'tiny')}")
+        overrides += ["algo.args.per_device_train_batch_size=8", "algo.args.gradient_accumulation_steps=1"]
     if ALGORITHMS[algo].minibatches > 1:
         overrides.append("algo.args.per_device_train_batch_size=2")  # 8 rows fill a rollout
     if task == "file" and ALGORITHMS[algo].learns_from == DEMONSTRATIONS:
@@ -71,7 +76,7 @@ def test_a_combination_passes_its_dry_run_or_is_refused_in_one_line(
     row = ALGORITHMS[algo]
     if row.trains and row.learns_from not in TASKS[task].provides:
         assert refusal.startswith(f"algo={algo}: needs ") and f"task={task} has none" in refusal
-    elif ALGORITHMS[algo].online and task == "hh_rlhf":
+    elif row.by_rewards and task == "hh_rlhf":
         assert refusal.startswith(f"algo={algo}: needs a reward; use reward=model reward.path=RUN_DIR")
     elif task in ("gsm8k", "hh_rlhf") and model in CLOSED:
         assert refusal.startswith(f"task={task}: ") and "words of its prompts are not in the model's" in refusal
@@ -100,7 +105,10 @@ def test_two_real_steps_on_three_architectures_plain_lora_and_4_bit(algo, turn, 
     task += ["task.train_rows=8", *(["algo.args.num_generations=4"] if ALGORITHMS[algo].compares_groups else [])]
     task += ["algo.args.per_device_train_batch_size=2"] if ALGORITHMS[algo].minibatches > 1 else []
     for model, peft in zip(("tiny_gpt2", "tiny_qwen2", "tiny_qwen3"), PEFTS[turn:] + PEFTS[:turn], strict=True):
-        chosen = (f"algo={algo}", f"model={model}", f"peft={peft}", f"output_dir={model}")
+        chosen = [f"algo={algo}", f"model={model}", f"peft={peft}", f"output_dir={model}"]
+        if ALGORITHMS[algo].has_teacher:
+            create_untrained(compose_config([f"model={model}"]).model.init, 1, tmp_path / f"{model}_teacher")
+            chosen.append(f"teacher.path={model}_teacher")
         done = command_line(*chosen, *STEPS, *task, cwd=tmp_path)
         assert done.returncode == 0, done.stderr[-3000:]
         run = load_run(tmp_path / model)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 from transformers import GenerationMixin, Trainer
-from trl import DPOTrainer, GRPOTrainer, RewardTrainer, RLOOTrainer, SFTTrainer
+from trl import DistillationTrainer, DPOTrainer, GRPOTrainer, RewardTrainer, RLOOTrainer, SFTTrainer
 from trl.generation.vllm_generation import VLLMGeneration
 from trl.trainer import utils
 
@@ -67,6 +67,17 @@ HOLDS = [
     # Training goes epoch by epoch, and looks after each whether to stop.
     (Trainer._inner_training_loop, "if self.control.should_training_stop:\n                break"),
     (VLLMGeneration._init_vllm, "self.llm = LLM("),
+    # Distillation: one rollout in a step, whose backbones TRL calls; no log-probabilities of tokens.
+    (DistillationTrainer.__init__, "self.use_vllm = args.use_vllm"),
+    (DistillationTrainer.__init__, "self._logs = {"),
+    (DistillationTrainer.__init__, "self.accelerator.prepare_model(teacher_model, evaluation_mode=True)"),
+    (DistillationTrainer._generate, "return prompt_ids, completion_ids, "),
+    (DistillationTrainer._generate_single_turn, "generation_config=self.generation_config"),
+    (DistillationTrainer._generate_single_turn, "return completion_ids"),
+    (DistillationTrainer._prepare_inputs, "generate_every = self.args.gradient_accumulation_steps"),
+    (DistillationTrainer._get_last_hidden_state, "backbone = unwrapped_model.base_model"),
+    (DistillationTrainer._compute_loss, "teacher_lm_head.weight"),
+    (DistillationTrainer._save_checkpoint, "super()._save_checkpoint(model, trial)"),
 ]  # fmt: skip
 
 
@@ -117,6 +128,9 @@ SIGNATURES = [
     *((trainer._generate_and_score_completions, "self inputs") for trainer in SAMPLERS),
     (GRPOTrainer._calculate_rewards, "self inputs prompts completions completion_ids_list"),
     (GRPOTrainer._tokenize_prompts, "self prompts"),
+    (DistillationTrainer._generate_and_score_completions, "self inputs"),
+    (DistillationTrainer._generate_single_turn, "self prompt_ids images multimodal_fields has_tool_images"),
+    (DistillationTrainer._compute_loss, "self unwrapped_student inputs num_items_in_batch"),
     (Trainer._clip_grad_norm, "self model"),
     (Trainer._save, "self output_dir state_dict"),
 ]  # fmt: skip

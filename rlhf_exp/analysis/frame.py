@@ -46,6 +46,7 @@ def measure(completion: Completion, max_tokens: int) -> dict[str, float | bool |
         "tokens": completion.tokens,
         "budget used": completion.tokens / max_tokens,
         "KL": completion.kl,
+        "KL to the teacher": completion.kl_teacher,
     }
 
 

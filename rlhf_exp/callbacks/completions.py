@@ -58,8 +58,8 @@ class CompletionsWriter(TrainerCallback):
             line = {"id": row["id"], "sample": i % group, **describe_prompt(buffer["prompt"][i])}
             line |= {"completion": read_text(buffer["completion"][i]), "tokens": len(tokens)}
             line["truncated"] = tokens[-1] not in trainer.eos_token_ids
-            line |= {"outcome": buffer["extra"]["outcome"][i]} if "outcome" in buffer["extra"] else {}
-            rewards = {name: values[i] for name, values in buffer["rewards"].items()}
+            line |= {"outcome": graded[i]} if (graded := buffer.get("extra", {}).get("outcome")) else {}
+            rewards = {name: values[i] for name, values in buffer.get("rewards", {}).items()}
             weighed = zip(trainer.reward_weights.tolist(), rewards.values(), strict=True)
             known = [weight * value for weight, value in weighed if not math.isnan(value)]
             line["rewards"] = {name: round(value, DIGITS) for name, value in rewards.items()}

@@ -35,8 +35,9 @@ class ComputeMeter(TrainerCallback):
     prompt_tokens, completion_tokens: of the rollouts, as TRL hands them on, however they were sampled: a prompt counts
         with each of its completions, a completion with its end token, both once. Their sum is TRL's `num_tokens`.
     train_passes, score_passes: whole sequences through the policy, with and without gradient.
-    reference_passes, critic_passes: whole sequences through a separate reference or critic. A reference that is the
-        policy without its adapter counts in score_passes; a critic that reads the policy's hidden states has no passes.
+    reference_passes, critic_passes: whole sequences through a separate reference or the teacher, or a critic. A
+        reference that is the policy without its adapter counts in score_passes; a critic that reads the policy's hidden
+        states has no passes.
     completions, decode_passes: sequences that sampling began, and passes of one row for one token while sampling. Both
         stay 0 with vLLM, which samples with its own copy of the policy.
     step_seconds: time inside optimizer steps, with sampling and rewards; without logging, probe and checkpoints.
@@ -53,10 +54,14 @@ class ComputeMeter(TrainerCallback):
     def watch(self, trainer: Any) -> None:
         """Hook the networks of a `Resumable` trainer, and become its first callback, so that all others see the tokens
         in the logs."""
-        policy = trainer.model.get_base_model() if isinstance(trainer.model, PeftModel) else trainer.model
+        found = trainer.model, getattr(trainer, "teacher_model", None)
+        networks: list[Any] = [one.get_base_model() if isinstance(one, PeftModel) else one for one in found]
+        policy, teacher = networks
+        if teacher is not None:  # TRL calls the backbones of both, and computes their logits itself
+            policy, teacher = policy.base_model, teacher.base_model
         _hook(policy, self._count_policy)  # the `generate` of an adapter's model does not call that model's forward
-        for attribute, name in (("ref_model", "reference_passes"), ("critic", "critic_passes")):
-            network = getattr(trainer, attribute, None)
+        critic, reference = (getattr(trainer, name, None) for name in ("critic", "ref_model"))
+        for network, name in ((teacher or reference, "reference_passes"), (critic, "critic_passes")):
             if network is not None and _reads_tokens(network):
                 _hook(network, partial(self._count_pass, name))
         trainer.callback_handler.callbacks.insert(0, self)

@@ -35,8 +35,8 @@ def is_repo(name: str) -> bool:
 
 
 def prepare_hub(cfg: Config) -> None:
-    """Set HF_HUB_OFFLINE if a model, a reward model or the rows are on the hub and its server does not answer."""
-    paths = (cfg.model.path, cfg.model.base, *(of.reward.path for of in cfg.list_reward_models().values()))
+    """Set HF_HUB_OFFLINE if a model or the rows are on the hub and its server does not answer."""
+    paths = (cfg.model.path, cfg.model.base, *cfg.list_saved_models().values())
     reads_hub = any(keys.source == "hub" for _, keys in cfg.list_sources())
     if reads_hub or any(path is not None and is_hub_id(path) for path in paths):
         go_offline_without_answer()

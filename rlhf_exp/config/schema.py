@@ -88,6 +88,13 @@ class Peft(Group):
 
 
 @dataclass(frozen=True)
+class Teacher(Group):
+    """The model whose distributions a student learns."""
+
+    path: str | None
+
+
+@dataclass(frozen=True)
 class Constant(Group):
     value: Weight
 
@@ -274,6 +281,7 @@ class Config(Group):
     task: AnyTask
     model: Model
     peft: Peft
+    teacher: Teacher
     reward: Reward
     generation: Generation
     device: Device
@@ -316,6 +324,11 @@ class Config(Group):
         """The keys that name a reward model, each with a config whose `reward.path` it is."""
         found = {"reward.path": self} | {f"eval.sets.{name}.reward": of for name, of in self.sets.items()}
         return {key: of for key, of in found.items() if of.reward.path is not None}
+
+    def list_saved_models(self) -> dict[str, str]:
+        """The paths of reward models and of the teacher by their keys; a path may be the folder of a run."""
+        found = {key: str(of.reward.path) for key, of in self.list_reward_models().items()}
+        return found | ({} if self.teacher.path is None else {"teacher.path": self.teacher.path})
 
     def list_functions(self) -> dict[str, str]:
         """The functions and classes of the user's, FILE.py:NAME, each by its key."""

@@ -65,7 +65,9 @@ def fill_args(cfg: Config) -> dict[str, Any]:
         },
     }
     if cfg.algo.row.online:
-        filled |= {"max_completion_length": cfg.max_tokens, "reward_weights": list(cfg.reward.weights.values())}
+        filled["max_completion_length"] = cfg.max_tokens
+    if cfg.algo.row.by_rewards:
+        filled["reward_weights"] = list(cfg.reward.weights.values())
     return filled
 
 

@@ -14,9 +14,10 @@ from transformers import PreTrainedModel, TrainingArguments
 
 from rlhf_exp import processes
 from rlhf_exp.config.device import count_completions, count_processes, targets_other_hardware
-from rlhf_exp.config.model_shape import count_token_bytes
+from rlhf_exp.config.model_shape import count_token_bytes, find_shape
 from rlhf_exp.config.rules.machine import SHARDED
 from rlhf_exp.config.schema import Config
+from rlhf_exp.models.source import locate_teacher
 
 OPTIMIZER_STATES = 2  # AdamW's two moments
 MARGIN = 1.25
@@ -44,7 +45,7 @@ def estimate_memory(
     """The bytes of the training step, of sampling for it, and of evaluation.
 
     It leaves out the libraries and fragmentation. Weights count whole on each process, since sampling and measuring
-    gather them (models/scoring.py).
+    gather them (models/scoring.py). A teacher whose size is not known, such as one of the hub, is left out.
 
     Args:
         prompt, row: tokens of the longest prompt and training row: its prompts and its answers, padded.
@@ -56,6 +57,8 @@ def estimate_memory(
     held = {"weights": weights, "AdamW's moments": trained * width * OPTIMIZER_STATES / parts}
     if cfg.peft.own_reference and keeps_reference(cfg, args):
         held["the reference"] = weights
+    teacher = find_shape(locate_teacher(cfg).path, None, None, None).parameters if cfg.teacher.path else None
+    held |= (taught := {"the teacher": teacher * width} if teacher else {})
     if getattr(args, "critic", None) == "separate":
         held["the critic"] = model.num_parameters() * width * (2 + OPTIMIZER_STATES)
     phases, (kept, cached) = {}, _count_token_bytes(args, model, width)
@@ -69,7 +72,7 @@ def estimate_memory(
         phases["sampling"] = held | {"keys and values": count_completions(cfg) * row * cached}
     if not of_algo.scores:
         sampled = {"keys and values": cfg.eval.batch_size * (prompt + cfg.max_tokens) * cached}
-        phases["evaluation"] = {"weights": (1 + of_algo.trains) * weights, **sampled}
+        phases["evaluation"] = {"weights": (1 + of_algo.trains) * weights, **taught, **sampled}
         if cfg.eval.every:
             phases["validation"] = held | {"the start model": 0 if cfg.peft.lora else weights} | sampled
     return phases

@@ -3,6 +3,7 @@ them, counted, and measured in tokens."""
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -21,8 +22,8 @@ from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.adapters import add_adapter, build_peft_config
-from rlhf_exp.models.loading import load_tokenizer
-from rlhf_exp.models.source import locate_start_model
+from rlhf_exp.models.loading import find_teacher, load_tokenizer
+from rlhf_exp.models.source import ModelSource, locate_start_model, locate_teacher
 from rlhf_exp.models.untrained import build_config, build_tokenizer
 from rlhf_exp.rewards import build_rewards, load_function
 from rlhf_exp.tasks import TaskRows, load_task
@@ -64,11 +65,16 @@ def load_shape_and_tokenizer(
         tokenizer = build_tokenizer(cfg.model.init)
         return build_config(cfg.model.init, tokenizer), tokenizer
     source = locate_start_model(cfg)
-    shape = _unless_offline(lambda: source.config, source.path, "its config.json", unchecked)
+    shape = _unless_offline(lambda: source.config, source, "its config.json", unchecked)
     known = find_shape(cfg.model.path, cfg.model.base, None, cfg.model.name).values or {}
     if shape is None and known.get("model_type") in CONFIG_MAPPING:
         shape = CONFIG_MAPPING[known["model_type"]](**{key: known[key] for key in known if key != "model_type"})
-    return shape, _unless_offline(lambda: load_tokenizer(source), source.path, "its tokenizer", unchecked)
+    tokenizer = _unless_offline(lambda: load_tokenizer(source), source, "its tokenizer", unchecked)
+    path = cfg.teacher.path
+    if path is not None and tokenizer is not None and (is_hub_id(path) or Path(path).expanduser().exists()):
+        teacher = locate_teacher(cfg)  # else a study trains it first
+        _unless_offline(lambda: find_teacher(cfg, source, tokenizer), teacher, "its tokenizer", unchecked)
+    return shape, tokenizer
 
 
 def build_on_meta(cfg: Config, shape: PretrainedConfig) -> "tuple[PreTrainedModel, int]":
@@ -126,12 +132,12 @@ def measure_lengths(cfg: Config, tokenizer: Any, task: TaskRows | None) -> Lengt
     return Lengths(prompt, means, "", len(names) * longest, most)
 
 
-def _unless_offline(load: Callable[[], Any], path: str, what: str, unchecked: list[str]) -> Any:
+def _unless_offline(load: Callable[[], Any], source: ModelSource, what: str, unchecked: list[str]) -> Any:
     """The result of `load`; None, and a line in `unchecked`, if it is on the hub and the program is offline."""
     try:
         return load()
     except ConfigError:
-        if not is_hub_id(path) or not is_offline():
+        if not is_hub_id(source.path) or not is_offline():
             raise
-        unchecked.append(f"model.path={path}: {what} is not in the hub's cache, and there is no network")
+        unchecked.append(f"{source.key}={source.path}: {what} is not in the hub's cache, and there is no network")
         return None

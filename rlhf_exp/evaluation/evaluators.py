@@ -22,12 +22,12 @@ from rlhf_exp.errors import tell
 from rlhf_exp.evaluation import answers
 from rlhf_exp.evaluation.baselines import BestBaseline, measure_baselines
 from rlhf_exp.evaluation.cache import sample_cached
-from rlhf_exp.evaluation.completions import EvalSet, judge, sample_rows
+from rlhf_exp.evaluation.completions import EvalSet, judge, measure_kl, sample_rows
 from rlhf_exp.evaluation.metrics import RawSection, average_rows, compare, summarise
 from rlhf_exp.evaluation.preferences import compare_preferences, find_errors, summarise_preferences
 from rlhf_exp.evaluation.token_figures import add_token_figures
 from rlhf_exp.experiment import Experiment
-from rlhf_exp.models.generation import choose_method
+from rlhf_exp.models.generation import Sampling, choose_method
 from rlhf_exp.models.loading import load_policy, load_scorer
 from rlhf_exp.models.scoring import Model, whole_weights
 from rlhf_exp.models.source import ModelSource
@@ -90,13 +90,16 @@ class PolicyEvaluator:
         judged, cached = self._sample_start(self._own, "baseline", start_model)
         record = self.experiment.folder.record
         record.eval_engine, record.baseline_cached = choose_engine(cfg), cached
-        completions = add_token_figures(self.experiment, judged, start_model)
+        completions = add_token_figures(self.experiment, self._compare_teacher(judged, start_model), start_model)
         section = summarise(completions, cfg.max_tokens, cfg.eval.completions)
         loss, demonstrations = self._measure_loss(start_model)
         section |= loss
         if cfg.algo.row.has_implicit_rewards:
             section["preference"] = answers.UNTRAINED_PAIRS
         self.measured["baseline"] = Measured(section, completions, demonstrations=demonstrations)
+        if (source := self.experiment.teacher) is not None:
+            found = judge(self._own, sample_rows(self._own, load_policy(source), start_model, "teacher", source))
+            self.measured["teacher"] = Measured(summarise(found, cfg.max_tokens), found)
         for name, of_set in self.experiment.sets.items():
             found, _ = self._sample_start(of_set, f"{name}, baseline", start_model)
             self.sets[name]["baseline"] = Measured(summarise(found, cfg.max_tokens, cfg.eval.completions), found)
@@ -119,6 +122,7 @@ class PolicyEvaluator:
         source = replace(self.experiment.model.at(self.experiment.folder.path / "model"), dtype=start_model.dtype)
         policy = load_policy(source)
         completions = judge(self._own, sample_rows(self._own, policy, start_model, source=source))
+        completions = self._compare_teacher(completions, policy)
         completions = add_token_figures(self.experiment, completions, policy, start_model)
         section, start, pairs = summarise(completions, cfg.max_tokens), self.measured["baseline"], []
         paired = compare(start.completions, completions, cfg.max_tokens)
@@ -137,6 +141,15 @@ class PolicyEvaluator:
             found = judge(of_set, sample_rows(of_set, policy, start_model, f"{name}, trained", source))
             self.sets[name]["trained"] = Measured(summarise(found, cfg.max_tokens), found)
         self._write(paired=paired)
+
+    def _compare_teacher(self, completions: list[Completion], policy: Model) -> list[Completion]:
+        """The policy's completions, with their exact KL(policy || teacher), at temperature 1, if there is a teacher."""
+        if (source := self.experiment.teacher) is None:
+            return completions
+        tokenizer, prompts = self._own.tokenizer, encode_prompts(self._own.tokenizer, self._own.rows)
+        rows = [(prompts[one.row], one.ids) for one in completions]
+        found = measure_kl(policy, load_policy(source), rows, tokenizer.pad_token_id, Sampling(1))
+        return [one.model_copy(update={"kl_teacher": kl.kl}) for one, kl in zip(completions, found, strict=True)]
 
     def _sample_start(self, of: EvalSet, title: str, start_model: Model) -> tuple[list[Completion], bool]:
         """The start model's judged completions, `eval.start_completions` of each row; and whether they were cached."""

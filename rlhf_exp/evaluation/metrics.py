@@ -19,7 +19,7 @@ from rlhf_exp.analysis.stats import DIFFERENCES, Interval, mean_interval, paired
 from rlhf_exp.runs.records import OUTCOMES, Completion
 
 SHARES = ("accuracy", "lenient_accuracy", "truncation_rate")
-SPREADS = ("reward", "kl", "kl_sampled")
+SPREADS = ("reward", "kl", "kl_sampled", "kl_teacher")
 """Figures that also have a standard deviation over completions."""
 
 RawSection = dict[str, Any]
@@ -144,6 +144,8 @@ def _list_figures(one: Completion) -> dict[str, float]:
         figures["kl"] = one.kl
         if one.kl_sampled is not None:
             figures["kl_sampled"] = one.kl_sampled
+        if one.kl_teacher is not None:
+            figures["kl_teacher"] = one.kl_teacher
     return figures
 
 

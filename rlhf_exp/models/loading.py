@@ -3,6 +3,7 @@
     source = resolve_model(cfg, run_dir)     # the start model, of full weights
     tokenizer = load_tokenizer(source)
     model = load_policy(source)
+    teacher = find_teacher(cfg, source, tokenizer)       # of the student's vocabulary; None without one
     merge(ModelSource("outputs/x/model"), "merged")      # an adapter with its base, as a model of full weights
 
 For an adapter, the base is loaded and the adapter added to it.
@@ -32,7 +33,7 @@ from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.adapters import UNREADABLE, load_adapted, load_weights
 from rlhf_exp.models.patches import patch_model
 from rlhf_exp.models.scoring import Model
-from rlhf_exp.models.source import ModelSource, locate_start_model
+from rlhf_exp.models.source import ModelSource, locate_start_model, locate_teacher
 from rlhf_exp.models.untrained import create_untrained
 from rlhf_exp.runs.manifest import explain_damage, staged
 
@@ -144,6 +145,27 @@ def read_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
+def find_teacher(cfg: Config, student: ModelSource, tokenizer: PreTrainedTokenizerBase) -> ModelSource | None:
+    """The teacher, whose weights are not loaded; None without one.
+
+    Raises:
+        ConfigError: it is no language model, or has another vocabulary than the student, with which its distributions
+            are compared token by token.
+    """
+    if cfg.teacher.path is None:
+        return None
+    teacher = locate_teacher(cfg)
+    teacher.check_language_model()
+    own, its = tokenizer.get_vocab(), read_tokenizer(teacher).get_vocab()
+    sizes = [source.config.get_text_config().vocab_size for source in (teacher, student)]
+    if own != its or len(set(sizes)) > 1:
+        shared = sum(own.get(token) == place for token, place in its.items())
+        found = (f"{n:,} tokens in {size:,} embeddings" for n, size in zip((len(its), len(own)), sizes, strict=True))
+        why = f"has another vocabulary than the student: {' and '.join(found)}, {shared:,} tokens of which are the same"
+        raise teacher.refuse(f"{why}; must be a model with the student's tokenizer")
+    return teacher
+
+
 def set_thinking(source: ModelSource, tokenizer: PreTrainedTokenizerBase) -> None:
     """Write thinking on or off into the chat template, so that every use of it, in TRL and here, sees the same prompt.
 
@@ -167,8 +189,7 @@ def load_policy(source: ModelSource) -> Model:
     Raises:
         ConfigError: it cannot be loaded (the message names the local option), or is not a language model.
     """
-    if source.is_classifier:
-        raise source.refuse("holds a reward model; must be a language model")
+    source.check_language_model()
     return _load(AutoModelForCausalLM, source)
 
 

@@ -3,7 +3,7 @@
     source = locate_start_model(cfg)         # what cfg.model names
     source.path, source.name, source.is_adapter, source.is_classifier
     source.at(run_dir / "model")             # what the run saved, to be loaded in the same way
-    locate_reward_model(cfg)                 # what cfg.reward.path names
+    locate_reward_model(cfg)                 # what cfg.reward.path names; locate_teacher
 
 A path is a folder or a hub id, of full weights or of an adapter, which holds the difference to a base.
 """
@@ -120,6 +120,15 @@ class ModelSource:
             return self._adapter_config.get("task_type") == "SEQ_CLS"
         return any(name.endswith("ForSequenceClassification") for name in self.config.architectures or [])
 
+    def check_language_model(self) -> None:
+        """Whether it is a language model.
+
+        Raises:
+            ConfigError: it is a classifier.
+        """
+        if self.is_classifier:
+            raise self.refuse("holds a reward model; must be a language model")
+
     def identify(self) -> str:
         """The identity of weights and tokenizer: a hash of the files, or the commit of a hub id."""
         if Path(self.path).is_dir():
@@ -177,21 +186,32 @@ def locate_start_model(cfg: Config) -> ModelSource:
 
 
 def locate_reward_model(cfg: Config) -> ModelSource:
-    """The reward model that cfg.reward.path names: for a run's folder the model that the run saved, in its dtype and
-    quantization; else that folder or hub id, in cfg.model.dtype.
+    """The reward model that cfg.reward.path names (`_locate_saved`)."""
+    assert cfg.reward.path is not None  # checked by the callers
+    return _locate_saved(cfg, "reward.path", cfg.reward.path)
+
+
+def locate_teacher(cfg: Config) -> ModelSource:
+    """The teacher that cfg.teacher.path names (`_locate_saved`)."""
+    assert cfg.teacher.path is not None
+    return _locate_saved(cfg, "teacher.path", cfg.teacher.path)
+
+
+def _locate_saved(cfg: Config, key: str, typed: str) -> ModelSource:
+    """For a run's folder the model that the run saved, in its dtype and quantization; else that folder or hub id, in
+    cfg.model.dtype.
 
     Raises:
         ConfigError: the run has saved no model, or its config is damaged.
     """
-    assert cfg.reward.path is not None  # checked by the callers
-    path = expand(cfg.reward.path)
-    source = replace(locate_start_model(cfg), path=path, key="reward.path", base=None, quantization=None)
+    path = expand(typed)
+    source = replace(locate_start_model(cfg), path=path, key=key, base=None, quantization=None)
     model = Path(path) / "model"
     if not (Path(path) / ".hydra" / "config.yaml").is_file():
         return source
     if not model.is_dir():
         raise source.refuse("a run that has saved no model; its run.json says how far it got")
-    with refusing_damage(f"reward.path={cfg.reward.path}"):
+    with refusing_damage(f"{key}={typed}"):
         run = read_config(Path(path))
         return replace(source, path=str(model), dtype=run["model"]["dtype"], quantization=run["peft"]["quantization"])
 

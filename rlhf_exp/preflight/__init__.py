@@ -1,13 +1,13 @@
 """Checks before training: the grader, the data and its text, memory. One table, preflight.json, and a refusal.
 
     check_room(experiment)                      # memory, before anything is sampled or measured
-    run_preflight(experiment, completions, memory)  # between the start model's measurement and training
+    run_preflight(experiment, {"baseline": completions}, memory)  # between the start model's measurement and training
     FirstSteps(trainer, experiment)             # a callback that checks the first steps (first_steps.py)
 
 The completions are those just measured; nothing is sampled here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from rlhf_exp import processes
@@ -17,6 +17,7 @@ from rlhf_exp.experiment import Experiment
 from rlhf_exp.preflight.check import Check
 from rlhf_exp.preflight.grader import check_grader
 from rlhf_exp.preflight.memory import check_memory
+from rlhf_exp.preflight.teacher import check_teacher
 from rlhf_exp.preflight.texts import check_texts
 from rlhf_exp.runs import records
 from rlhf_exp.runs.records import Completion, Preflight, read, write
@@ -37,19 +38,22 @@ def check_room(experiment: Experiment) -> Check:
     return check
 
 
-def run_preflight(experiment: Experiment, completions: Sequence[Completion], memory: Check) -> None:
+def run_preflight(experiment: Experiment, measured: Mapping[str, Sequence[Completion]], memory: Check) -> None:
     """Run every check that comes before the first step, on all processes.
 
     Args:
-        completions: of the start model, judged; empty for a reward model.
+        measured: judged completions of the start model, `baseline`, empty for a reward model; perhaps of a `teacher`.
         memory: of `check_room`.
 
     Raises:
         ConfigError: a check failed.
     """
 
+    start = measured["baseline"]
+
     def check() -> list[Check]:
-        return [*check_grader(experiment, completions), *check_texts(experiment, completions), memory]
+        found = [*check_grader(experiment, start), *check_texts(experiment, start), memory]
+        return [*found, check_teacher(experiment, start, measured["teacher"])] if "teacher" in measured else found
 
     record_checks(experiment, processes.on_main(check))
 

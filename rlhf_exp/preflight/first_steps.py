@@ -162,8 +162,8 @@ class FirstSteps(TrainerCallback):
 
 
 def sum_tensors(trainer: Any) -> dict[str, list[float]]:
-    """The sum and the norm of each tensor of the policy, and of a reference that does not follow it, in float64: the
-    norm too, since equal steps up and down can cancel in the sum."""
+    """The sum and the norm of each tensor of the policy, and of its teacher or of a reference that does not follow it,
+    in float64: the norm too, since equal steps up and down can cancel in the sum."""
     norm, found, kind = torch.linalg.vector_norm, {}, torch.float64
     for name, p in _name_tensors(trainer):
         p = p.detach()
@@ -174,7 +174,7 @@ def sum_tensors(trainer: Any) -> dict[str, list[float]]:
 
 def _name_tensors(trainer: Any) -> Iterator[tuple[str, torch.Tensor]]:
     yield from trainer.model.named_parameters()
-    reference = getattr(trainer, "ref_model", None)
+    reference = getattr(trainer, "teacher_model", None) or getattr(trainer, "ref_model", None)
     if reference is not None and not getattr(trainer.args, "sync_ref_model", False):
         yield from ((f"{REFERENCE}{name}", tensor) for name, tensor in reference.named_parameters())
 

@@ -97,11 +97,11 @@ def check_grader(experiment: Experiment, completions: Sequence[Completion], stri
         strict: whether a broken grader fails although nothing is trained on it.
     """
     cfg, task, bench = experiment.cfg, experiment.task, _set_up(experiment, completions)
-    trains_on_it = strict or cfg.algo.row.online or cfg.learns_from_samples
+    trains_on_it = strict or cfg.algo.row.by_rewards or cfg.learns_from_samples
     lacks = {
         "rows": not task.eval and "no prompts are held out",
         "grader": task.grade is None and "the task has no grader",
-        "rewards": not (experiment.rewards and (strict or cfg.algo.row.online)) and "no reward is trained on",
+        "rewards": not (experiment.rewards and (strict or cfg.algo.row.by_rewards)) and "no reward is trained on",
         "start": not bench.start and "the start model was not measured",
     }
     checks = []

@@ -37,9 +37,9 @@ def hash_inputs(cfg: Config) -> dict[str, str]:
     if samples not in (None, "self"):
         found["task.samples"] = hash_path(Path(samples) / "samples.jsonl")
     found |= {key: hash_weights(Path(path).expanduser()) for key, path in list_local_models(cfg)}
-    for key, of in cfg.list_reward_models().items():
-        if not is_hub_id(path := str(of.reward.path)):
-            found[key] = _hash_reward_model(Path(path).expanduser(), of.reward.normalize)
+    for key, path in cfg.list_saved_models().items():
+        if not is_hub_id(path):
+            found[key] = _hash_saved_model(Path(path).expanduser(), key == "reward.path" and cfg.reward.normalize)
     if cfg.reward.judge.rubric is not None:
         found["reward.judge.rubric"] = hash_path(Path(cfg.reward.judge.rubric).expanduser())
     for key, where in cfg.list_functions().items():
@@ -100,7 +100,7 @@ def _find_file(where: str) -> Path:
     return Path(where.rpartition(":")[0]).expanduser()
 
 
-def _hash_reward_model(folder: Path, normalize: bool) -> str:
+def _hash_saved_model(folder: Path, normalize: bool) -> str:
     run = (folder / "model").is_dir()
     found = hash_weights(folder / "model" if run else folder)
     return f"{found}-{hash_path(folder / 'evaluation.json')}" if run and normalize else found

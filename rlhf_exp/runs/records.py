@@ -71,6 +71,7 @@ class Figures(Record):
     reward: Spread | None = None
     kl: Spread | None = None
     kl_sampled: Spread | None = None
+    kl_teacher: Spread | None = None
     counts: dict[str, int] | None = None
 
 
@@ -174,9 +175,10 @@ class Baseline(Figures):
 
 
 class Evaluation(Record):
-    """`sets` holds the same of each further evaluation set."""
+    """`sets` holds the same of each further evaluation set; `teacher` is of a model that the policy learned from."""
 
     baseline: Section | None = None
+    teacher: Section | None = None
     trained: Section | None = None
     paired: Paired | None = None
     baselines: dict[str, Baseline] = {}
@@ -266,6 +268,7 @@ class Completion(Record):
         kl: the sum over its tokens of KL(policy || start), in nats, at temperature 1; 0 for the start model.
         kl_sampled: the same for the distributions that it was drawn from; None if these are the models' own.
         kl_outside: the mean probability of drawing a token that the start model, sampled in the same way, cannot draw.
+        kl_teacher: as `kl`, of KL(policy || teacher); None without a teacher.
         token_texts, token_logprobs, token_kl, token_log_ratio: a value for each token, of some completions.
         set: the evaluation set that its row is of; None of the task's own rows.
         step, rollout, advantage: of completions of training.
@@ -273,7 +276,7 @@ class Completion(Record):
 
     row: int = Field(0, exclude=True)
     ids: list[int] = Field([], exclude=True)
-    which: Literal["baseline", "trained"] | None = None
+    which: Literal["baseline", "teacher", "trained"] | None = None
     step: int | None = None
     rollout: int | None = None
     id: str = ""
@@ -292,6 +295,7 @@ class Completion(Record):
     kl: Number = 0.0
     kl_sampled: float | None = None
     kl_outside: float | None = None
+    kl_teacher: Number | None = None
     advantage: float | None = None
     token_texts: list[str] | None = None
     token_logprobs: list[float | None] | None = None

@@ -23,6 +23,7 @@ from rlhf_exp.forms import UNPAIR, Row
 from rlhf_exp.graders.user_code import import_function
 from rlhf_exp.models.adapters import build_peft_config, explaining_targets, keep_dtype_on_resume
 from rlhf_exp.models.generation import choose_method, roll_out
+from rlhf_exp.models.loading import load_policy
 from rlhf_exp.models.patches import patch_model
 from rlhf_exp.trainers.resuming import AnyTrainer, Resumable
 from rlhf_exp.trainers.rollouts import Rollouts
@@ -72,7 +73,8 @@ def _build_online(experiment: Experiment, trainer_class: Any) -> Rollouts:
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is experimental: a contract test watches it
     cfg, more = experiment.cfg, _list_common(experiment, experiment.task.train)
     sampler = roll_out if choose_method(cfg) == "compact" else None
-    return trainer_class(**more, reward_funcs=experiment.rewards, rollout_func=sampler)
+    taught: Any = {"teacher_model": load_policy(experiment.teacher)} if experiment.teacher else None
+    return trainer_class(**more, **(taught or {"reward_funcs": experiment.rewards}), rollout_func=sampler)
 
 
 def _build_offline(experiment: Experiment, trainer_class: type[Trainer]) -> Resumable:

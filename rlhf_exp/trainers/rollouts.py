@@ -1,4 +1,4 @@
-"""What the trainers that sample have in common: GRPO, PPO and RLOO.
+"""What the trainers that sample have in common: GRPO, PPO, RLOO and distillation.
 
     class VariantGRPOTrainer(Rollouts, GRPOTrainer): ...
 
@@ -6,6 +6,7 @@
     begin_rollout()         before anything is sampled
     finish_rollout(batch)   of TRL's rollout, with advantages: what the loss gets
     score_chunk(model, ...) log-probabilities and entropies of a chunk of rows; perhaps further figures
+    count_passes()          forward and backward passes that learn from a rollout
     policy_alone()          inside, the policy has nothing that only its training needs
 
 A completion's key is the run's seed, the number of the rollout, and the completion's place in it: it stays the same if
@@ -40,6 +41,7 @@ from torch.nn.functional import pad
 
 from rlhf_exp import processes
 from rlhf_exp.forms import Row
+from rlhf_exp.models.generation import sample_rollout
 from rlhf_exp.models.row_random import Key, give_row_random
 from rlhf_exp.trainers.resuming import Progress, Resumable
 from rlhf_exp.trainers.trimmed import Figures, choose_rows, score_trimmed
@@ -89,6 +91,10 @@ class Rollouts(Resumable):
     def score_chunk(self, model: nn.Module, *args: Any, **kwargs: Any) -> Figures:
         """TRL's own pass, and perhaps figures after its three."""
         return super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
+
+    def count_passes(self) -> int:
+        """Forward and backward passes that learn from a rollout."""
+        return self.args.steps_per_generation * self.num_iterations
 
     # Rollouts
 
@@ -152,10 +158,10 @@ class Rollouts(Resumable):
 
     # The loss
 
-    def _compute_loss(self, model: nn.Module, inputs: Batch) -> torch.Tensor:
+    def _compute_loss(self, model: nn.Module, inputs: Batch, *others: Any) -> Any:
         self.first_pass = None
-        loss = super()._compute_loss(model, inputs)
-        if self.first_pass is None:  # TRL's liger kernel computes the loss without it
+        loss = super()._compute_loss(model, inputs, *others)
+        if self.first_pass is None:  # TRL's liger kernel and distillation compute the loss without it
             return loss
         old, figures = inputs.get("old_per_token_logps", self.first_pass[0]), dict[str, torch.Tensor]()
         if "old_per_token_logps" in inputs:
@@ -191,7 +197,21 @@ class Rollouts(Resumable):
         """Postpone a save that a callback asked for to the rollout's end. The run's last step saves even within a
         rollout, since no training continues from there."""
         self._save_is_due |= self.control.should_save
-        in_rollout = self._step % (self.args.steps_per_generation * self.num_iterations) != 0
+        in_rollout = self._step % self.count_passes() != 0
         self.control.should_save = self._save_is_due and (self.is_over() or not in_rollout)
         self._save_is_due &= not self.control.should_save
         super()._maybe_log_save_evaluate(*args, **kwargs)
+
+
+class OwnSampling(Rollouts):
+    """Comes before a TRL trainer that takes no `rollout_func`; if it is given one, our decoding loop samples, and TRL's
+    own step of sampling is the seam."""
+
+    def __init__(self, *args: Any, rollout_func: Any = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._drops_ended = rollout_func is not None
+
+    def _generate_single_turn(self, prompt_ids: list[list[int]], *multimodal: Any) -> list[list[int]]:
+        if self._drops_ended:
+            return sample_rollout(self, prompt_ids)
+        return super()._generate_single_turn(prompt_ids, *multimodal)

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from rlhf_exp.callbacks.completions import CompletionsWriter
-from tests.building import QUIET, ROLLOUTS_OF_8, UNTRAINED, build, read_jsonl, reward_length
+from tests.building import DISTILL_8, QUIET, ROLLOUTS_OF_8, UNTRAINED, build, read_jsonl, reward_length
 
 ROWS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ."} for i in range(16)]
 TWO_STEPS = [
@@ -45,6 +45,12 @@ def test_the_kept_completions_are_those_that_trls_figures_are_of(algo, tmp_path)
             assert not any("advantage" in row for row in rows)
         else:
             assert all(sum(row["advantage"] for row in group) == pytest.approx(0, abs=1e-5) for group in groups)
+
+
+def test_the_completions_of_a_student_have_no_reward(tmp_path):
+    lines, _ = train(tmp_path, *DISTILL_8, "algo.args.max_steps=2")
+    assert Counter((row["step"], row["rollout"]) for row in lines) == {(1, 1): 8, (2, 2): 8}
+    assert all(row["reward"] is None and row["prompt"] == ROWS[int(row["id"])]["prompt"] for row in lines)
 
 
 @pytest.mark.parametrize(("most", "kept"), [(1, 2), (5, 4), (100, 8)])

@@ -9,7 +9,7 @@ from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.callbacks.metrics import MetricsWriter
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.train import KeepRecord
-from tests.building import QUIET, ROLLOUTS_OF_8, build
+from tests.building import DISTILL_8, QUIET, ROLLOUTS_OF_8, build
 
 SMALL = [*QUIET, "max_tokens=8", "algo.args.logging_steps=1"]
 GRPO = ["algo=grpo", "algo.args.per_device_train_batch_size=8", "algo.args.num_generations=4"]
@@ -68,6 +68,23 @@ def test_an_adapter_accumulation_and_trls_sampling_change_no_count(tmp_path):
         assert meter.count_tokens()["tokens"] == read_metrics(tmp_path / f"{i}")[-1]["num_tokens"]
     assert counts[0] == counts[1] == counts[2] and counts[0]["completions"] == 8 and counts[0]["reference_passes"] == 0
     assert counts[3] | {"decode_passes": 0} == counts[0] | {"decode_passes": 0} and counts[3]["decode_passes"] > 8
+
+
+@pytest.mark.parametrize("peft", ["none", "lora"])
+def test_distill_counts_the_passes_of_backbones_that_trl_calls_itself(tmp_path, peft):
+    meter, _ = train(tmp_path, *DISTILL_8, f"peft={peft}", "algo.args.max_steps=2")
+    tokens = read_metrics(tmp_path)[-1]["num_tokens"]
+    counts = {
+        "trained_tokens": tokens,
+        "train_passes": 16,
+        "reference_passes": 16,
+        "score_passes": 0,
+        "completions": 16,
+    }
+    assert {name: meter.counts[name] for name in counts} == counts
+    assert (
+        meter.count_tokens()["tokens"] == tokens and meter.counts["decode_passes"] == meter.counts["completion_tokens"]
+    )
 
 
 def test_a_second_epoch_trains_on_the_same_tokens_again_also_in_a_run_that_is_resumed(tmp_path):

@@ -36,12 +36,13 @@ def test_every_config_file_composes_and_checks(any_machine, refuse):
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_every_algorithm_has_its_loss_and_refuses_anothers(algo, refuse):
     row = ALGORITHMS[algo]
-    chosen = compose_config([f"algo={algo}"]).algo.args.get("loss_type")
+    taught = ["teacher.path=org/name"] * row.has_teacher
+    chosen = compose_config([f"algo={algo}", *taught]).algo.args.get("loss_type")
     assert chosen == row.loss or chosen in row.losses
     unnamed = [name for name in ALGORITHMS if not ALGORITHMS[name].losses]
     others = [name for name in ALGORITHMS if name != algo and (row.losses or name in unnamed)]
     for other in {others[0], others[-1]}:
-        [problem] = refuse(f"algo={algo}", f"loss_type={other}")
+        [problem] = refuse(f"algo={algo}", *taught, f"loss_type={other}")
         assert (problem.key, problem.kind) == ("loss_type", "conflict")
 
 

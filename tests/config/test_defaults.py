@@ -197,9 +197,10 @@ def test_a_default_batch_is_divided_until_its_activations_fit(monkeypatch, typed
 @pytest.mark.parametrize("algo", [name for name, row in ALGORITHMS.items() if row.trains])
 @pytest.mark.parametrize("model", ["gpt2", "qwen2_5_0_5b", "qwen2_5_3b", "qwen3_1_7b"])
 def test_rates_fall_with_size_and_a_step_keeps_its_rows(algo, model):
-    cfg = compose_config([f"algo={algo}", f"model={model}", "task=hh_rlhf", "reward=model", "reward.path=org/x"])
+    chosen = [f"algo={algo}", *["teacher.path=org/x"] * ALGORITHMS[algo].has_teacher]
+    cfg = compose_config([*chosen, f"model={model}", "task=hh_rlhf", "reward=model", "reward.path=org/x"])
     rate, rows, accumulated, checkpointing = read(cfg, *RECIPE)
-    small = compose_config([f"algo={algo}"]).algo.args["learning_rate"]
+    small = compose_config(chosen).algo.args["learning_rate"]
     assert rate < small / 10
     assert rows * accumulated == ALGORITHMS[algo].batch
     assert checkpointing == (model in ("qwen2_5_3b", "qwen3_1_7b"))

@@ -6,6 +6,7 @@ import pytest
 
 from rlhf_exp.config import ROOT
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.config.trl_args import build_args
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
@@ -17,8 +18,9 @@ LONGER_BELOW = (*BY_REWARD_MODEL, "brevity_lr_1e-5_tiny", "hh_rlhf_gpt2_reward_m
 
 
 def compose(name, *overrides):
-    reward_model = ["reward.path=org/reward_model"] if name in BY_REWARD_MODEL else []
-    return compose_config([f"experiment={name}", "device=cpu", *reward_model, *overrides])
+    other = ["reward.path=org/reward_model"] if name in BY_REWARD_MODEL else []
+    other += [f"teacher.path={ASSETS / 'tiny'}"] if name == "compare_distill" else []
+    return compose_config([f"experiment={name}", "device=cpu", *other, *overrides])
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -31,6 +33,7 @@ OWN_ARGS = ("learning_rate", "max_steps", "per_device_train_batch_size", "gradie
 OF_TINY = {
     "compare_grpo": (1e-3, 1e-6), "compare_dr_grpo": (1e-3, 1e-6), "compare_ppo": (5e-4, 1e-6),
     "compare_rloo": (1e-3, 1e-6), "compare_kto": (1e-4, 5e-7), "compare_dpo": (1e-4, 5e-7),
+    "compare_distill": (1e-3, 1e-6),
     **dict.fromkeys(("compare_sft", "compare_rejection_sampling", "countdown_rejection_sampling"), (1e-3, 2e-5)),
 }  # fmt: skip
 

@@ -77,6 +77,12 @@ args.per_device_train_batch_size=250 @conflict
 +args.generation_batch_size=100 @conflict
 args.num_generations=null @range
 args.num_generations=1 @range
+algo=distill @teacher.path:conflict
+algo=distill teacher.path=org/name +args.teacher_model_name_or_path=org/name @conflict
+algo=distill teacher.path=org/name +args.num_generations=2 @unknown
+algo=distill teacher.path=./nope @missing
+teacher.path=org/name @conflict
+algo=distill +techer.path=org/name @techer:unknown
 loss_type=grpo args.hybrid_alpha=0.5 @conflict args.loss_constant=1024 @conflict
 'args.curriculum_budgets=[64,32,96]' @conflict 'args.curriculum_from_steps=[5,20,40]' @conflict
 'args.curriculum_budgets=[32,128]' @conflict 'args.curriculum_from_steps=[0,110]' @conflict
@@ -110,6 +116,7 @@ peft=none seed=5 max_tokens=9 reward=overlong model.trust_remote_code=true +args
 algo=sft +args.eos_token=x max_tokens=1
 algo=ppo +args.min_p=0.1 '+args.generation_kwargs={typical_p: 0.9}' generation.method=trl
 algo=grpo '~loss_type' reward=random max_tokens=1
+algo=distill teacher.path=org/name reward=none task=hh_rlhf args.beta=0
 algo=dpo args.beta=0 'args.loss_type=[sigmoid,sft]' eval.every=5 eval.best=true
 algo=dpo 'args.loss_type=[exo_pair]' +args.label_smoothing=0.001 +args.sync_ref_model=true
   args.precompute_ref_log_probs=false

@@ -79,13 +79,15 @@ def test_both_forms_have_the_arms_that_claims_name_but_for_the_full_ones(study):
 METHODS = {
     "sft": ("sft", "nll"), "rejection_sampling": ("sft", "nll"), "dpo": ("dpo", ["sigmoid"]), "kto": ("kto", "kto"),
     "ppo": ("ppo", None), "grpo": ("grpo", "grpo"), "dr_grpo": ("grpo", "dr_grpo"), "rloo": ("rloo", None),
+    "distill": ("distill", None),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("study", "tokens"), [("comparison", 4_000_000), ("comparison_tiny", 80_000)])
 def test_the_comparison_has_every_method_at_equal_tokens_measured_alike(study, tokens):
     stages = read_stages(study)
-    jobs = {name: compose_config([*stages[name], "output_dir=x"]) for name in METHODS}
+    taught = {"distill": ["teacher.path=org/name"]}
+    jobs = {name: compose_config([*stages[name], *taught.get(name, []), "output_dir=x"]) for name in METHODS}
     measured = {name: replace(cfg.eval, every=None, sets={}) for name, cfg in jobs.items()}
     for name, cfg in jobs.items():
         assert (cfg.train_tokens, measured[name]) == (tokens, measured["sft"])
@@ -94,4 +96,4 @@ def test_the_comparison_has_every_method_at_equal_tokens_measured_alike(study, t
         assert (cfg.task.samples == "self") == (name == "rejection_sampling")
         assert 2 <= cfg.algo.args["max_steps"] / cfg.eval.every <= 5
     assert jobs["dr_grpo"].algo.args["scale_rewards"] == "none"
-    assert len({jobs[name].algo.args["max_steps"] for name in ("grpo", "dr_grpo", "rloo")}) == 1
+    assert len({jobs[name].algo.args["max_steps"] for name in ("grpo", "dr_grpo", "rloo", "distill")}) == 1

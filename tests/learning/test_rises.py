@@ -34,6 +34,17 @@ def test_what_the_start_model_samples_teaches_three_algorithms(learn, workplace)
         assert evaluation["trained"]["preference"]["accuracy"]["low"] > 0.5, algo
 
 
+def test_a_student_nears_its_teacher(learn, workplace):
+    """The teacher is the start model after a short sft on the better searches."""
+    few = ["task=countdown", "eval.most_rows=128", "max_tokens=64", "algo.args.learning_rate=1e-3"]
+    learn("teacher", "algo=sft", *few, "task.traces.skilled_share=1.0", "algo.args.max_steps=40", split="test")
+    taught = ["algo=distill", f"teacher.path={workplace}/teacher", "algo.args.max_steps=20"]
+    evaluation, losses = learn("student", *few, *taught, "algo.args.per_device_train_batch_size=64", split="test")
+    before, after = (evaluation[side]["kl_teacher"]["mean"] for side in ("baseline", "trained"))
+    assert after["high"] < before["low"] / 2 and evaluation["paired"]["kl_teacher"]["mean"]["high"] < 0
+    assert losses[-1] < losses[0] / 2 and evaluation["teacher"]["n"] == 128
+
+
 def test_a_reward_model_ranks_held_out_pairs(learn):
     evaluation, _ = learn("reward_model", "algo=reward_model", "algo.args.max_steps=25", *SAMPLED, split="test")
     assert evaluation["baseline"]["accuracy"]["high"] < evaluation["trained"]["accuracy"]["low"]

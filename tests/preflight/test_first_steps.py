@@ -14,7 +14,7 @@ from rlhf_exp.preflight import FILE, first_steps
 from rlhf_exp.preflight.first_steps import FirstSteps
 from rlhf_exp.runs.folder import RunFolder
 from rlhf_exp.trainers import build_trainer
-from tests.building import QUIET, ROLLOUTS_OF_8, UNTRAINED, build_experiment, reward_length_of_7
+from tests.building import DISTILL_8, QUIET, ROLLOUTS_OF_8, UNTRAINED, build_experiment, reward_length_of_7
 
 PROMPTS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ."} for i in range(32)]
 PAIRS = [row | {"chosen": " <think> 8 * 7", "rejected": f" <think> {i} + 3"} for i, row in enumerate(PROMPTS)]
@@ -29,7 +29,9 @@ BROKEN = Path(__file__).with_name("broken.py")
 def make(folder, algo, *overrides):
     """The experiment of a tiny model on 32 rows, with a reward where the algorithm samples."""
     samples = algo in ROLLOUTS_OF_8
-    of_algo = ROLLOUTS_OF_8.get(algo, [f"algo={algo}", "algo.args.per_device_train_batch_size=8"])
+    of_algo = {**ROLLOUTS_OF_8, "distill": DISTILL_8}.get(
+        algo, [f"algo={algo}", "algo.args.per_device_train_batch_size=8"]
+    )
     of_algo = [*of_algo, *["reward=outcome"] * samples, "max_tokens=16"]
     return build_experiment(
         folder, *UNTRAINED, *QUIET, *of_algo, *overrides, rows=ROWS.get(algo, PROMPTS),
@@ -55,7 +57,7 @@ def watch(folder, algo, *overrides):
 @pytest.mark.parametrize(
     ("algo", "overrides"),
     [
-        *((algo, []) for algo in ("sft", "dpo", "kto", "reward_model", "grpo", "rloo", "ppo")),
+        *((algo, []) for algo in ("sft", "dpo", "kto", "reward_model", "grpo", "rloo", "ppo", "distill")),
         ("ppo", ["algo.args.critic=separate", "algo.args.critic_warmup_steps=3"]),
         *((algo, LORA) for algo in ("dpo", "ppo")),
         ("grpo", [*EPOCHS, "algo.args.temperature=0.7", "+algo.args.top_p=0.999"]),
@@ -68,10 +70,10 @@ def test_all_checks_pass_on_every_algorithm(tmp_path, algo, overrides):
     assert error is None
     found = {name: check["status"] for name, check in checks.items()}
     expected = dict.fromkeys(("parameters_change", "gradients_are_finite", "policy_is_reference"), "passed")
-    expected |= {"policy_is_reference": "skipped"} if algo in ("sft", "reward_model") else {}
-    known = "skipped" if "generation=trl" in overrides else "passed"
-    expected |= {"sampling_is_the_policy": known} if algo in ROLLOUTS_OF_8 else {}
-    expected |= {} if algo in ROLLOUTS_OF_8 else {"rows_teach": "passed"}
+    expected |= {"policy_is_reference": "skipped"} if algo in ("sft", "reward_model", "distill") else {}
+    known = "skipped" if "generation=trl" in overrides or algo == "distill" else "passed"
+    online = algo in (*ROLLOUTS_OF_8, "distill")
+    expected |= {"sampling_is_the_policy": known} if online else {"rows_teach": "passed"}
     assert found == expected, checks
 
 

@@ -11,9 +11,10 @@ import pytest
 from transformers import AutoTokenizer
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS
-from rlhf_exp.config import ROOT
+from rlhf_exp.config import ROOT, hub
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.models.loading import load_tokenizer
+from rlhf_exp.models.smollm2 import NAME
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.runs.load import load_run
 from tests.real.conftest import SHORT
@@ -74,7 +75,8 @@ def list_overrides(algo, task, peft):
 @pytest.mark.parametrize(("algo", "task", "peft"), CASES)
 def test_two_steps_are_trained_measured_and_reported(train, reward_model, algo, task, peft):
     row, given = ALGORITHMS[algo], list_overrides(algo, task, peft)
-    given += ["reward=model", f"reward.path={reward_model}"] if row.online and task == "hh_rlhf" else []
+    given += ["reward=model", f"reward.path={reward_model}"] if row.by_rewards and task == "hh_rlhf" else []
+    given += [f"teacher.path={hub.MADE / NAME}"] if row.has_teacher else []
     run = train(f"{algo}_{task}_{peft}", *given)
     assert run.status == "finished" and (run.path / "report.html").is_file()
     assert (run.path / "diagnosis.json").is_file() and (run.path / "preflight.json").is_file()

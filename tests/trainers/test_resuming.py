@@ -10,7 +10,7 @@ from transformers import TrainerCallback
 
 from rlhf_exp.callbacks.compute import ComputeMeter
 from rlhf_exp.trainers import build_trainer
-from tests.building import QUIET, UNTRAINED, build_experiment
+from tests.building import DISTILL_8, QUIET, UNTRAINED, build_experiment
 
 PAIR = {"chosen": " 8 * 7 - 3", "rejected": " 8 + 7"}
 ROWS = [
@@ -83,6 +83,10 @@ CASES = {
         [4, 8], 4,
     ),
     "rloo": (["algo=rloo", *GRPO_2_X_2[1:], "algo.args.max_steps=14"], [4, 8, 12, 14], 12),
+    "distill": (
+        [*DISTILL_8, "algo.args.per_device_train_batch_size=2", "algo.args.gradient_accumulation_steps=2",
+         "algo.args.max_steps=6"], [1, 2, 3, 4, 5, 6], 4,
+    ),
     "ppo, shared critic": ([*PPO, "algo.args.max_steps=14"], [4, 8, 12, 14], 12),
     "ppo, separate critic, saved by epochs": (
         [*PPO, "algo.args.critic=separate", "algo.args.max_steps=14", "algo.args.save_strategy=epoch"], [8, 14], 8,
@@ -107,7 +111,12 @@ CASES = {
 }  # fmt: skip
 
 
-ADAPTERS = [("ppo, shared critic", "lora"), ("sft, in random order", "qlora"), ("reward_model", "qlora")]
+ADAPTERS = [
+    ("ppo, shared critic", "lora"),
+    ("distill", "lora"),
+    ("sft, in random order", "qlora"),
+    ("reward_model", "qlora"),
+]
 
 
 @pytest.mark.parametrize(("case", "peft"), [*((case, "none") for case in CASES), *ADAPTERS])

@@ -6,7 +6,7 @@ from trl import GRPOTrainer
 
 from rlhf_exp.models.generation import Sampling, sample_completions
 from rlhf_exp.models.scoring import evaluating
-from tests.building import QUIET, ROLLOUTS_OF_8, UNTRAINED, build, reward_length
+from tests.building import DISTILL_8, QUIET, ROLLOUTS_OF_8, UNTRAINED, build, reward_length
 
 ROWS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ." + " use" * i} for i in range(8)]
 SMALL = ["reward=outcome", *UNTRAINED, *QUIET, "max_tokens=6"]
@@ -17,7 +17,7 @@ def make(tmp_path):
     def build_double(*overrides):
         trainer = build(tmp_path, *SMALL, *overrides, rows=ROWS, reward=reward_length)
         trainer.model.double().train()  # so that no number lies within rounding of a boundary between two tokens
-        if trainer.ref_model is not None:
+        if getattr(trainer, "ref_model", None) is not None:
             trainer.ref_model.double()
         return trainer
 
@@ -35,10 +35,10 @@ def roll_out(trainer, rows):
 
 
 @pytest.mark.parametrize("method", ["compact", "trl"])
-@pytest.mark.parametrize("algo", ROLLOUTS_OF_8)
+@pytest.mark.parametrize("algo", [*ROLLOUTS_OF_8, "distill"])
 def test_a_rollout_draws_by_seed_rollout_and_place(make, algo, method):
-    trainer = make(*ROLLOUTS_OF_8[algo], f"generation={method}", "seed=3")
-    group = 1 if algo == "ppo" else 2
+    trainer = make(*ROLLOUTS_OF_8.get(algo, DISTILL_8), f"generation={method}", "seed=3")
+    group = trainer.num_generations
     rows = [ROWS[i // group] for i in range(8)]
     prompt_ids = trainer.processing_class([row["prompt"] for row in rows])["input_ids"]
     seen = []

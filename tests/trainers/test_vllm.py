@@ -15,7 +15,8 @@ from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.vllm import EngineFailed
 from rlhf_exp.tasks import TaskRows
 from rlhf_exp.trainers.vllm import DIFFERENCE, EngineCallback, preparing_engine
-from tests.building import QUIET, ROLLOUTS_OF_8, build, reward_length
+from tests.building import DISTILL_8, QUIET, ROLLOUTS_OF_8, build, reward_length
+from tests.trainers.references import move
 from tests.trainers.vllm_server import StandIn, connect
 
 ROWS = [{"id": str(i), "prompt": f"use {i + 2} 7 3 make 53 ."} for i in range(8)]
@@ -44,9 +45,13 @@ def start(tmp_path, monkeypatch):
         server.close()
 
 
-@pytest.mark.parametrize(("algo", "peft"), [("grpo", "none"), ("grpo", "lora"), ("rloo", "none"), ("ppo", "lora")])
+@pytest.mark.parametrize(
+    ("algo", "peft"), [("grpo", "none"), ("grpo", "lora"), ("rloo", "none"), ("ppo", "lora"), ("distill", "none")]
+)
 def test_rollouts_come_from_the_server_which_has_the_weights_of_each_step(start, algo, peft):
-    trainer, server = start(*ROLLOUTS_OF_8[algo], f"peft={peft}")
+    trainer, server = start(*ROLLOUTS_OF_8.get(algo, DISTILL_8), f"peft={peft}")
+    if algo == "distill":
+        move(trainer.teacher_model, 0.1)  # it was the student's own model
     before = {name: value.clone() for name, value in server.model.state_dict().items()}
     trainer.add_callback(EngineCallback(trainer))
     trainer.train()
@@ -55,10 +60,10 @@ def test_rollouts_come_from_the_server_which_has_the_weights_of_each_step(start,
     group = trainer.num_generations
     for body in asked:
         assert (body["n"], len(body["prompt"]), body["max_tokens"]) == (group, 8 // group, 6)
-        logprobs = None if algo == "rloo" else 0  # RLOO does not correct for sampling by another engine
+        logprobs = None if algo in ("rloo", "distill") else 0  # these do not correct for sampling by another engine
         assert (body["temperature"], body["top_p"], body["logprobs"]) == (1.0, 1.0, logprobs)
     history = [row for row in trainer.state.log_history if DIFFERENCE in row]
-    if algo != "rloo":
+    if algo not in ("rloo", "distill"):
         assert len(history) == 2 and max(row[DIFFERENCE] for row in history) < 1e-4
     if algo == "ppo":
         assert history[0]["ppo/ratio"] == pytest.approx(1, abs=1e-4)

@@ -12,6 +12,7 @@ from queue import Queue
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.generation import vllm_client, vllm_generation
+from trl.trainer import distillation_trainer
 
 
 class StandIn:
@@ -106,7 +107,7 @@ def connect(monkeypatch, stand_in):
         client.get_server_info(), client.get_world_size()
         client.communicator = None
 
-    for module in (vllm_client, vllm_generation):
+    for module in (vllm_client, vllm_generation, distillation_trainer):
         monkeypatch.setattr(module, "is_vllm_available", lambda *args, **kwargs: True)
     monkeypatch.setattr(vllm_client, "_HAS_STATEFUL_TRAINER_ENGINE", True)
     monkeypatch.setattr(vllm_client, "packed_nccl_broadcast_producer", send, raising=False)

@@ -21,13 +21,13 @@ from rlhf_exp.analysis.diagnose.signals import Signals
 from rlhf_exp.runs.records import Severity
 
 TRAINED = {name for name, row in ALGORITHMS.items() if row.trains}
-ONLINE = {name for name in TRAINED if ALGORITHMS[name].online}
+ONLINE = {name for name in TRAINED if ALGORITHMS[name].by_rewards}
 CRITICS = {name for name in ONLINE if not ALGORITHMS[name].compares_groups}
 SCORERS = {name for name in TRAINED if ALGORITHMS[name].scores}
 """Reward models."""
 POLICIES = TRAINED - SCORERS
 OFFLINE = TRAINED - ONLINE
-"""Learn from given rows: sft, dpo, kto, reward models."""
+"""Have a loss that should fall: sft, dpo, kto, reward models; distill."""
 PRICED = {name for name, row in ALGORITHMS.items() if row.kl_price is not None}
 """May not move away from their start model at will."""
 IMPLICIT = {name for name, row in ALGORITHMS.items() if row.has_implicit_rewards}

@@ -166,13 +166,14 @@ WIN_RATE = _figure("win rate", "paired.win_rate", "win rate", has_start=False)
 REWARD = _figure("reward", "trained.reward.mean", "reward", ".3f")
 TOKENS = _figure("tokens", "trained.mean_tokens", "tokens", ".1f")
 KL = _figure("KL", "trained.kl.mean", "KL", ".2f")._replace(kind=SIZES)
+TEACHER_KL = _figure("KL to the teacher", "trained.kl_teacher.mean", "KL to the teacher", ".2f")._replace(kind=SIZES)
 TRUNCATION = _figure("truncated", "trained.truncation_rate", "truncation")
 LENIENT = _figure("lenient accuracy", "trained.lenient_accuracy", "lenient accuracy")
 USED = Column("budget used", _read_used, percent, rows="budget used", kind=SHARES)
 """Shown where budgets differ."""
 PARTIAL, FAILED = _of_rows("partial answers"), _of_rows("failed answers")
 
-MEASURED = (DIFFERENCE, TRAINED, BASELINE, LENIENT, IMPLICIT, WIN_RATE, REWARD, TOKENS, KL)
+MEASURED = (DIFFERENCE, TRAINED, BASELINE, LENIENT, IMPLICIT, WIN_RATE, REWARD, TOKENS, KL, TEACHER_KL)
 """Of one run, and over seeds; the difference first, which a narrow screen shows."""
 
 SHORT = (DIFFERENCE, TRAINED, WIN_RATE, REWARD, KL)

@@ -96,9 +96,9 @@ def plot_runs(groups: dict[str, list[Run]]) -> list[Plot]:
 
 
 def list_curves(runs: list[Run], curves: list[Curve]) -> list[Curve]:
-    """The curves for these runs: a loss shows the progress of training on given rows alone, and not of several
+    """The curves for these runs: a loss shows the progress of training without rewards alone, and not of several
     algorithms, whose losses cannot be compared; a policy gradient's loss always stays near 0."""
-    kind = "given" if runs[0].algorithm and not runs[0].algorithm.online else "sampled"
+    kind = "given" if runs[0].algorithm and not runs[0].algorithm.by_rewards else "sampled"
     alike = len({run.info.algo for run in runs}) == 1
     return [curve for curve in curves if not curve.only or (curve.only == kind and alike)]
 

@@ -53,10 +53,12 @@ def summary_table(run: Run) -> Table:
     if not run.trains:
         return Table(["", "measured"], [[figure.name, figure.cell(before)] for figure in _list_figures(run)])
     rows = [[f.name, f.cell(before), f.cell(after), f.write_difference(f.read(paired))] for f in _list_figures(run)]
+    if (teacher := run.evaluation.teacher) is not None:
+        rows = [[*row, f.cell(teacher)] for row, f in zip(rows, _list_figures(run), strict=True)]
     for reward in list_rewards([run]):
         sides = [reward.write(average(run, model, reward.name)) for model in ("baseline", "trained")]
         rows.append([reward.name, *sides, reward.write_difference(average(run, "gain", reward.name))])
-    return Table(["", "baseline", "trained", "difference"], rows)
+    return Table(["", "baseline", "trained", "difference", *["teacher"] * (teacher is not None)], rows)
 
 
 def describe_summary(run: Run) -> list[Block]:

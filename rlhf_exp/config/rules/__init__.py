@@ -6,9 +6,10 @@ from rlhf_exp.config.schema import Config
 
 CHECKS = (
     *(algorithm.check_task, algorithm.check_algorithm, algorithm.check_sft, algorithm.check_ppo, algorithm.check_grpo),
-    *(algorithm.check_late, algorithm.check_groups, arguments.check_arguments, experiment.check_model),
-    *(experiment.check_reward, experiment.check_eval, experiment.check_labels, experiment.check_monitor),
-    *(machine.check_machine, machine.check_hardware, machine.check_scale, machine.check_span),
+    *(algorithm.check_late, algorithm.check_groups, algorithm.check_teacher, arguments.check_arguments),
+    *(experiment.check_model, experiment.check_reward, experiment.check_eval, experiment.check_labels),
+    *(experiment.check_monitor, machine.check_machine, machine.check_hardware, machine.check_scale),
+    machine.check_span,
     experiment.check_hub,  # last, since it may ask the hub
 )
 

@@ -148,6 +148,15 @@ def check_late(cfg: Config) -> Iterator[Problem]:
             yield conflict(cfg, f"algo.args.{name}", why)
 
 
+def check_teacher(cfg: Config) -> Iterator[Problem]:
+    """Whether there is a teacher where, and only where, one is learned from."""
+    if cfg.algo.row.has_teacher and cfg.teacher.path is None:
+        why = f"algo={cfg.algo.name} learns from a teacher; set the folder of a run or a model, or a hub id"
+        yield conflict(cfg, "teacher.path", why)
+    elif cfg.teacher.path is not None and not cfg.algo.row.has_teacher:
+        yield conflict(cfg, "teacher.path", f"algo={cfg.algo.name} has no teacher; use algo=distill, or leave it out")
+
+
 def check_ppo(cfg: Config) -> Iterator[Problem]:
     """Whether PPO's arguments fit together."""
     args = cfg.algo.args

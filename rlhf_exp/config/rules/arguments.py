@@ -11,6 +11,7 @@ _PUSH = "the model is pushed after the report; use hub.push=true hub.repo=ORG/NA
 NOT_HERE = {
     **dict.fromkeys(("eval_", "do_eval", "per_device_eval", "num_generations_eval", "load_best", "metric_for"), _EVAL),
     **dict.fromkeys(("push_to_hub", "hub_"), _PUSH),
+    "teacher_model_": "use teacher.path",
     "run_name": "use run.name",
     "deepspeed": "use scale=fsdp2",
     "project": "use logging.wandb_project",

@@ -64,7 +64,7 @@ def check_reward(cfg: Config) -> Iterator[str]:
         elif not REWARDS[name].is_readable(cfg.task):
             why = f"reads {' and '.join(REWARDS[name].needs)}, which task={cfg.task.name} does not have"
             yield Problem(key, "conflict", hint=f"{why}; {_list_ways(cfg.task)}")
-    if cfg.algo.row.online and not rewards:
+    if cfg.algo.row.by_rewards and not rewards:
         yield conflict(cfg, "algo", f"needs a reward; {_list_ways(cfg.task)}")
     for reward in REWARDS.values():
         if reward.check is not None:

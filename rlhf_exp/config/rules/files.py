@@ -26,8 +26,7 @@ def find_missing_files(cfg: Config) -> list[str]:
 
 
 def _check_folders(cfg: Config) -> Iterator[Problem]:
-    rewards = [of.reward.path for of in cfg.list_reward_models().values()]
-    for path in (cfg.output_dir, cfg.resume, cfg.eval.cache_dir, *rewards):
+    for path in (cfg.output_dir, cfg.resume, cfg.eval.cache_dir, *cfg.list_saved_models().values()):
         with suppress(FileNotFoundError, NotADirectoryError):
             Path(path or "").lstat()
     if Path(cfg.output_dir).resolve() == Path("/"):
@@ -54,16 +53,17 @@ def list_local_models(cfg: Config) -> list[tuple[str, str]]:
 
 
 def find_missing_models(cfg: Config) -> Iterator[Problem]:
-    """Folders that a key of model or reward names but that hold no model."""
+    """Folders that a key of model, reward or teacher names but that hold no model."""
     for key, place in list_local_models(cfg):
         if why := _explain_model(place):
             yield conflict(cfg, key, why, "missing")
-    for key, of in cfg.list_reward_models().items():
-        if is_hub_id(str(of.reward.path)):
+    for key, path in cfg.list_saved_models().items():
+        if is_hub_id(path):
             continue
-        folder = Path(str(of.reward.path)).expanduser()
+        folder = Path(path).expanduser()
         whole = folder / "model" if (folder / "model").is_dir() else folder
-        missing = "no such folder; must be the folder of a run of algo=reward_model"
+        wanted = "a run or of a model, or a hub id" if key == "teacher.path" else "a run of algo=reward_model"
+        missing = f"no such folder; must be the folder of {wanted}"
         if why := (explain_odd_file(whole) or explain_pickle(whole)) if folder.is_dir() else missing:
             yield conflict(cfg, key, why, "missing")
 

@@ -186,6 +186,8 @@ def check_span(cfg: Config) -> Iterator[Problem]:
 def _check_sharded(cfg: Config) -> Iterator[Problem]:
     args = cfg.algo.args
     why = f"not with scale={cfg.scale.name}, which leaves each process a part of the weights"
+    if cfg.algo.row.has_teacher:
+        yield conflict(cfg, "scale", "not with a teacher, which accelerate would not divide; use scale=ddp")
     if cfg.peft.quantization:
         yield conflict(cfg, "peft", f"{why}, and 4-bit ones cannot be divided; use peft=lora or scale=ddp")
     keys = ["algo.args.sync_ref_model"]

@@ -22,7 +22,7 @@ def find_hopeless(run: Signals) -> Why | None:
     right answers then prefers none of its completions to another, and more steps or larger groups teach nothing."""
     counts = run.side("baseline").counts or {}
     correct = run.series("outcome/correct")
-    if not run.algorithm.online or counts.get("correct") != 0 or correct and mean(correct) > RARELY:
+    if not run.algorithm.by_rewards or counts.get("correct") != 0 or correct and mean(correct) > RARELY:
         return None
     task = run.setting("task", {})
     shown = task.get("name") and DEMONSTRATIONS in find_task(task["name"]).provides
