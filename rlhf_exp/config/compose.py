@@ -168,12 +168,16 @@ def fill_sets(cfg: DictConfig) -> None:
 
 
 def fill_parts(cfg: DictConfig) -> None:
-    """Add to each part of a mixture the keys that it leaves out: those of conf/task, and of the mixture."""
-    parts = OmegaConf.select(cfg, "task.of") if OmegaConf.select(cfg, "task.name") == "mixture" else None
-    for name, given in parts.items() if isinstance(parts, DictConfig) else ():
-        if isinstance(given, DictConfig):
-            task, common = given.get("name", name), {key: f"${{task.{key}}}" for key in COMMON}
-            whole: Any = OmegaConf.load(ROOT / "conf" / "task" / f"{task}.yaml") if task in PARTS else {}
-            with open_dict(parts):
-                parts[name] = OmegaConf.merge(whole, common, {"name": task}, given)
-                parts[name].pop("defaults", None)
+    """Add to each part of a mixture the keys that it leaves out, those of conf/task and of the mixture, and to parts
+    without shares equal ones."""
+    if OmegaConf.select(cfg, "task.name") != "mixture" or not isinstance(cfg.task.of, DictConfig | None):
+        return
+    with open_dict(cfg):
+        parts = cfg.task.of = cfg.task.of or {}
+        cfg.task.shares = cfg.task.shares or {name: 1 / len(parts) for name in parts}
+        for name, given in cfg.task.of.items():
+            if isinstance(given, DictConfig):
+                task, common = given.get("name", name), {key: f"${{task.{key}}}" for key in COMMON}
+                whole: Any = OmegaConf.load(ROOT / "conf" / "task" / f"{task}.yaml") if task in PARTS else {}
+                cfg.task.of[name] = OmegaConf.merge(whole, common, {"name": task}, given)
+                cfg.task.of[name].pop("defaults", None)

@@ -42,14 +42,12 @@ class Mixture(GradedTask):
     name: Literal["mixture"]
     source: Literal["tasks"]  # type: ignore[assignment]  # it alone has "tasks"
     hub_id: None  # type: ignore[assignment]
-    of: dict[str, Annotated[Union[tuple(map(find_task, PARTS))], Field(discriminator="name")]] | None  # type: ignore[misc]  # noqa: UP007
-    shares: dict[str, PositiveShare] | None
+    of: dict[str, Annotated[Union[tuple(map(find_task, PARTS))], Field(discriminator="name")]]  # type: ignore[valid-type]  # noqa: UP007
+    shares: dict[str, PositiveShare]
 
     columns = ("task",)
 
     def __post_init__(self) -> None:
-        vars(self).update(of=self.of or {})
-        vars(self).update(shares=self.shares or {name: 1 / len(self.parts) for name in self.parts})
         self.limit(True, all(part.demonstrates for part in self.of.values()), pairs=False)
 
     @property
