@@ -29,6 +29,7 @@ NEEDS = {
     "hh_rlhf": ["task.source=generated"],
     "file": [f"task.path={OWN / 'rows.jsonl'}", f"task.checker={OWN / 'check.py'}:grade",
              'task.prompt_template="use {a} {b} {c} make {target} ."'],
+    "mixture": ["task.of={three: {name: countdown}, two: {name: countdown, numbers: [2]}}"],
     "module": [f"task.module={OWN / 'near.py'}", "+task.options.near=2"],
 }  # fmt: skip
 

@@ -81,18 +81,22 @@ def test_a_plan_for_other_hardware_says_what_fits_and_is_refused_if_something_do
     assert status == 2 and out.count("  DOES NOT FIT: ") == 3 and ", MORE than the 0 GB" in lines[0]
 
 
-def start(folder, *arguments):
-    command = [sys.executable, "-m", "rlhf_exp", "study", "chain.yaml", *arguments]
+def start(folder):
+    command = [sys.executable, "-m", "rlhf_exp", "study", "chain.yaml"]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                             env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])})  # fmt: skip
 
 
-def finish(folder, *arguments, status=0):
-    """What the whole study prints."""
-    process = start(folder, *arguments)
-    out = process.communicate()[0]
-    assert process.returncode == status, out
-    return out
+@pytest.fixture
+def finish(command_line):
+    """What the whole study prints that is in this folder; its jobs run in this process."""
+
+    def call(folder, *arguments, status=0):
+        done = command_line("study", "chain.yaml", "hydra/launcher=basic", *arguments, cwd=folder)
+        assert done.returncode == status, done.stderr
+        return done.stdout + done.stderr
+
+    return call
 
 
 @pytest.mark.slow
@@ -113,7 +117,7 @@ def read_results(folder):
 
 
 @pytest.mark.learning
-def test_a_study_ends_alike_after_a_kill_in_each_stage_and_runs_again_what_has_changed(tmp_path):
+def test_a_study_ends_alike_after_a_kill_in_each_stage_and_runs_again_what_has_changed(finish, tmp_path):
     whole, killed, chain = tmp_path / "whole", tmp_path / "killed", CHAIN.replace("[0, 1]", "[0]")
     for folder in (whole, killed):
         folder.mkdir()
@@ -153,7 +157,7 @@ def read_statuses(folder):
 
 
 @pytest.mark.learning
-def test_a_failed_run_stops_what_needs_it_and_nothing_else(tmp_path):
+def test_a_failed_run_stops_what_needs_it_and_nothing_else(finish, tmp_path):
     odd = "+reward.functions.odd=odd.py:odd, +reward.weights.odd=1.0"  # raises in the run of seed 1
     fails = f"algo=grpo, algo.args.num_generations=4, {STEPS}, {odd}"
     (tmp_path / "chain.yaml").write_text(CHAIN.replace(f"algo=sft, {STEPS}", fails))
