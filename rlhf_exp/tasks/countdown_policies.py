@@ -64,5 +64,5 @@ def list_policies(tokenizer: PreTrainedTokenizerBase) -> list[Policy]:
         for weight in RULE_WEIGHTS:
             rule = MultiplyFirst(weight, ids["*"], ids["make"], begins, copies, numbers)
             name = f"* {where} times {weight} if the target exceeds the sum"
-            found.append(Policy("multiplying first", name, (rule,)))
+            found.append(Policy("made to multiply first", name, (rule,)))
     return found

@@ -172,7 +172,7 @@ def test_giving_up_is_forbidden():
 
 
 def test_the_rule_raises_a_product_at_an_attempts_first_operation_if_the_target_exceeds_the_sum():
-    policy = find("multiplying first")[0]
+    policy = find("made to multiply first")[0]
     for begun in ("9", "9 - 3 = 6 - 4 = 2 no 4"):
         assert change(policy, f"{ABOVE} {begun}") == {"*": 10}
     for other in ("9 *", "9 * 4 = 36", "9 * 4 = 36 no", ""):

@@ -215,7 +215,8 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     main = tests.get(name)
     pairs = main.pairs if main and not main.named else []
     best = pairs[0].first if pairs else next(iter(groups))
-    level = column.write(mean_over_seeds(groups[best], column))
+    means = {label: mean_over_seeds(group, column) for label, group in groups.items()}
+    level = column.write(means[best])
     if main is None or not main.contrasts:
         why = "whether it is better cannot be told: a test needs two seeds of a setting, and rows that all share"
         yield Callout("info", "Highest.", f"{best}, with a {name} of {level}; {why}.")
@@ -224,7 +225,9 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     seeds = len(groups[best])
     where = f"{seeds} seed{'s' * (seeds > 1)}, {main.contrasts[0].rows} rows"
     is_best = all(pair.verdict for pair in of_best)
-    parts = [f"{'' if is_best else 'The highest is '}{best}, with a {name} of {level} ({where})"]
+    levels = {label: mean["value"] for label, mean in means.items() if mean}
+    surely = " whose seeds agree" if max(levels.values()) > levels[best] else ""
+    parts = [f"{'' if is_best else f'The highest{surely} is '}{best}, with a {name} of {level} ({where})"]
     if of_best:
         parts.append(f"it is {_tell(main, of_best)}")
         title = "Best." if is_best else "No setting is clearly the best."
@@ -362,7 +365,7 @@ def _write_needed(contrast: Contrast) -> str:
     needed = ((contrast.seeds_needed, "seeds"), (contrast.rows_needed, "rows"))
     listed = " or ".join(f"{n:,} {what}" for n, what in needed if n is not None)
     tiny = FAR_BELOW * abs(contrast.estimate.value) < contrast.detectable
-    return listed or ("too small to matter here" if tiny else "more of both")
+    return listed or ("too small to be found" if tiny else "more of both")
 
 
 def _close(parts: Sequence[str]) -> str:

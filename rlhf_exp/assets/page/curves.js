@@ -305,6 +305,7 @@ WIDGETS.curves = (element, content) => {
     plots = [];
     grid.replaceChildren();
     let family = "";
+    const empty = [];
     for (const chart of charts) {
       if (chart.family && chart.family !== family) grid.append(make("h3", {}, chart.family));
       family = chart.family;
@@ -318,6 +319,10 @@ WIDGETS.curves = (element, content) => {
       const caption = [`${chart.caption}${unit} `, content.height ? make("br") : null];
       const figure = make("figure", {}, make("figcaption", {}, ...caption, ...legend), holder);
       grid.append(figure);
+      empty.push([figure, holder, chart]);
+    }
+    // All are in the page before one is drawn: an only figure is wider than the first of several.
+    for (const [figure, holder, chart] of empty) {
       const plot = drawChart(holder, chart, content, state, zoom);
       if (plot) plots.push(plot);
       else figure.remove();

@@ -146,7 +146,7 @@ def test_a_difference_that_nothing_would_detect_is_too_small_to_matter(groups):
     alike = {"a": groups["grpo"], "b": groups["grpo"]}
     blocks = tabulate_tests(compare_figures(alike), ["held-out accuracy"])
     [table] = [block for block in blocks if isinstance(block, Table)]
-    assert (table.rows[-1][0], table.rows[-1][-1]) == ("a - b", "too small to matter here")
+    assert (table.rows[-1][0], table.rows[-1][-1]) == ("a - b", "too small to be found")
 
 
 def test_healthy_runs_are_said_to_be(groups):
