@@ -132,8 +132,11 @@ def find_best(trained: dict[str, np.ndarray], kind: Kind = DIFFERENCES) -> str:
     """The setting whose mean is surely the highest: by the low end of its interval, so that one whose seeds lie far
     apart hides no other. Settings that spread alike borrow from each other's spread, and the highest mean is the best.
     """
-    lows = {label: contrast(trained, label, START, kind).estimate.find_interval(LEVEL)["low"] for label in trained}
-    return max(trained, key=lambda label: trained[label].mean() if lows[label] is None else lows[label])
+    lows = dict[str, float]()
+    for label, figures in trained.items():
+        low = contrast(trained, label, START, kind).estimate.find_interval(LEVEL)["low"]
+        lows[label] = float(figures.mean()) if low is None else low
+    return max(lows, key=lows.__getitem__)
 
 
 def contrast(
