@@ -107,6 +107,12 @@ def test_what_is_no_score_is_an_error_and_never_a_reward(said, tmp_path):
         assert len(requests) == 4
 
 
+def test_a_rubric_that_is_no_text_is_refused(tmp_path):
+    (tmp_path / "rubric.txt").write_bytes(b"\xff\xfe {completion}")
+    with pytest.raises(ConfigError, match=r"reward.judge.rubric=.*rubric.txt: not a text in UTF-8 \("):
+        compose("http://127.0.0.1:1/v1", tmp_path, f"reward.judge.rubric={tmp_path / 'rubric.txt'}")
+
+
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [
