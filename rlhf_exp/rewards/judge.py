@@ -96,14 +96,15 @@ class Judge:
         form = {"type": "json_schema", "json_schema": {"name": "score", "schema": schema, "strict": True}}
         body = {"model": self._keys.model, "messages": [{"role": "user", "content": text}], "temperature": 0.0,
                 "max_tokens": 32, "response_format": form}  # fmt: skip
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {os.environ.get(KEY, 'none')}"}
-        request = Request(f"{self._keys.url}/chat/completions", json.dumps(body).encode(), headers)
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {os.environ.get(KEY, 'none').strip()}"}
+        request = Request(f"{self._keys.url.rstrip('/')}/chat/completions", json.dumps(body).encode(), headers)
         place, said, problem = f"reward.judge.url={self._keys.url}", "", ""
         for attempt in range(RETRIES):
             time.sleep(PAUSE_S * (2**attempt - 1))
             try:
                 with urlopen(request, timeout=self._keys.timeout_s) as answer:
-                    said = str(json.load(answer)["choices"][0]["message"]["content"])
+                    said = answer.read().decode(errors="replace")
+                said = str(json.loads(said)["choices"][0]["message"]["content"])
                 score = json.loads(said)["score"]
                 if type(score) is int and low <= score <= high:
                     return (score - low) / (high - low)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlhf_exp.algorithms import find_stage_budget
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, collecting, refusing
 from rlhf_exp.graders import GRADES, Grade, NumberGrade, read_text
 from rlhf_exp.rewards.countdown import graduated
 
@@ -185,9 +185,10 @@ def check_judge(cfg: "Config") -> list[str]:
         problems.append(f"reward.judge.lowest={judge.lowest}: must be below reward.judge.highest={judge.highest}")
     path = Path(judge.rubric or RUBRIC).expanduser()
     if not path.is_file():
-        problems.append(f"reward.judge.rubric={path}: no such file")
-    elif "{completion}" not in path.read_text(encoding="utf-8"):
-        problems.append(f"reward.judge.rubric={path}: must hold {{completion}}, where the completion stands")
+        return [*problems, f"reward.judge.rubric={path}: no such file"]
+    with collecting(problems), refusing(f"reward.judge.rubric={path}: not a text in UTF-8", UnicodeDecodeError):
+        if "{completion}" not in path.read_text(encoding="utf-8"):
+            problems.append(f"reward.judge.rubric={path}: must hold {{completion}}, where the completion stands")
     return problems
 
 

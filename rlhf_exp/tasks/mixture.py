@@ -129,15 +129,15 @@ class Mixture(GradedTask):
     def _read(self, name: str) -> Source:
         """The rows of a part. Those that are drawn depend on `data_seed` only where they are trained on."""
         part: Any = self.of[name]
-        if not part.draws_rows or part.source != "generated":
-            with within(f"task.of.{name}"):
+        with within(f"task.of.{name}"):
+            if not part.draws_rows or part.source != "generated":
                 source = part.rows()
-        else:
-            seeds = {"train": self.data_seed, "validation": 0, "test": 0}
-            wanted = DRAWN | ({"train": self.train_rows} if self.train_rows else {})
-            drawn = {split: part.draw(ASK, split, n, seeds[split], distinct=True, fewer=True)
-                     for split, n in wanted.items()}  # fmt: skip
-            source = Source(drawn, {split: len(items) for split, items in drawn.items()})
+            else:
+                seeds = {"train": self.data_seed, "validation": 0, "test": 0}
+                wanted = DRAWN | ({"train": self.train_rows} if self.train_rows else {})
+                drawn = {split: part.draw(ASK, split, n, seeds[split], distinct=True, fewer=True)
+                         for split, n in wanted.items()}  # fmt: skip
+                source = Source(drawn, {split: len(items) for split, items in drawn.items()})
         if empty := [split for split in ("train", "test") if not source.splits[split]]:
             raise ConfigError([f"task.of.{name}: has no rows in its {empty[0]} split"])
         return source

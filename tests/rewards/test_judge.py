@@ -5,6 +5,7 @@ import os
 import re
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from threading import Thread
 
 import pytest
@@ -26,7 +27,7 @@ def serve(answer):
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            requests.append(body | {"key": self.headers["Authorization"]})
+            requests.append(body | {"key": self.headers["Authorization"], "path": self.path})
             found = answer(body["messages"][0]["content"], len(requests))
             message = {"role": "assistant", "content": found}
             reply = {"id": "1", "created": 0, "model": body["model"], "object": "chat.completion",
@@ -80,6 +81,19 @@ def test_a_score_is_asked_once_and_kept(tmp_path):
             load_judge(compose(url, tmp_path, "reward.judge.max_calls=3"))(["Why?"] * 2, ["1", "2"])
 
 
+def test_a_slash_at_the_end_of_the_url_and_a_line_end_in_the_key_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUDGE_API_KEY", "sesame\n")
+    with serve(by_length) as (url, requests):
+        assert load_judge(compose(f"{url}/", tmp_path))(["Why?"], ["a b"]) == [0.2]
+    assert {(request["path"], request["key"]) for request in requests} == {("/v1/chat/completions", "Bearer sesame")}
+
+
+def test_an_answer_of_another_form_is_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr(judging, "urlopen", lambda request, timeout: BytesIO(b"<html>sign in</html>"))
+    with pytest.raises(ConfigError, match="answered '<html>sign in</html>' in 4 attempts"):
+        load_judge(compose("http://127.0.0.1:1/v1", tmp_path))
+
+
 def test_an_endpoint_that_stumbles_is_asked_again(tmp_path):
     with serve(lambda text, n: 500 if n < 3 else by_length(text, n)) as (url, _):
         assert load_judge(compose(url, tmp_path))(["Why?"], ["a {prompt} b"]) == [0.3]
@@ -91,6 +105,12 @@ def test_what_is_no_score_is_an_error_and_never_a_reward(said, tmp_path):
         with pytest.raises(ConfigError, match=rf'{url}: .* in 4 attempts; must be {{"score": N}}, N from 0 to 10'):
             load_judge(compose(url, tmp_path))
         assert len(requests) == 4
+
+
+def test_a_rubric_that_is_no_text_is_refused(tmp_path):
+    (tmp_path / "rubric.txt").write_bytes(b"\xff\xfe {completion}")
+    with pytest.raises(ConfigError, match=r"reward.judge.rubric=.*rubric.txt: not a text in UTF-8 \("):
+        compose("http://127.0.0.1:1/v1", tmp_path, f"reward.judge.rubric={tmp_path / 'rubric.txt'}")
 
 
 @pytest.mark.parametrize(

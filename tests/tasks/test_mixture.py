@@ -94,6 +94,11 @@ def test_a_part_without_rows_and_a_column_of_two_types_are_refused_by_name(tmp_p
         assert line in refuse(load, f"task.of={{countdown: {{}}, {mine}}}", "eval.rows=null")
 
 
+def test_a_part_that_draws_too_few_rows_is_refused_by_name():
+    far = "far: {name: countdown, target_low: 1000000, target_high: 1000000}"
+    assert "task.of.far: " in refuse(load, f"task.of={{countdown: {{}}, {far}}}", "task.train_rows=8")
+
+
 def test_a_run_measures_each_task_and_all(launch, tmp_path):
     out = tmp_path / "run"
     keys = ["algo=grpo", "task=mixture", EASY, "algo.args.max_steps=1", "eval.rows=32", "preflight=off"]
