@@ -29,7 +29,7 @@ def check_judge(experiment: Experiment, texts: Sequence[tuple[str, Row]]) -> lis
         return []
     texts = texts[:ROWS]
     filled = [asked.fill_in(row["prompt"], text) for text, row in texts]
-    first, again = asked.ask_all(filled), asked.ask_all(filled)
+    first, again = [*asked.ask_all(filled)], [*asked.ask_all(filled)]
     empty = asked.ask_all([asked.fill_in(row["prompt"], "") for _, row in texts])
     same = wilson(sum(map(float.__eq__, first, again)), len(first))
     gap = mean_interval([score - nothing for score, nothing in zip(first, empty, strict=True)])

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from http.client import HTTPException
@@ -74,10 +74,10 @@ class Judge:
 
         return re.sub(f"{{({'|'.join(values)})}}", replace, self._rubric)
 
-    def ask_all(self, texts: Sequence[str]) -> list[float]:
+    def ask_all(self, texts: Sequence[str]) -> Iterator[float]:
         """The score of each text, `parallel` of them at the same time."""
         with ThreadPoolExecutor(self._keys.parallel) as pool:
-            return list(pool.map(self.ask, texts))
+            yield from pool.map(self.ask, texts)
 
     def ask(self, text: str) -> float:
         """The score of one text, from 0 to 1, asked anew.

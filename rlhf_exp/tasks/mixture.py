@@ -8,7 +8,8 @@ the columns of all parts, None where their task has no such column, and `task`, 
 
     {"id": "gsm8k 53b0c5e2a1f94d77", "prompt": ..., "task": "gsm8k", "answer": "...", "numbers": None, "target": None}
 
-Each split holds as many rows as the parts have in these shares. Rows that are drawn are drawn DRAWN times their share.
+Each split holds as many rows as the parts have in these shares. Of rows that are drawn there are
+DRAWN of each part to choose from.
 """
 
 import math
@@ -31,7 +32,7 @@ PARTS = ("countdown", "file", "gsm8k", "module")
 """The tasks that a part can be of: those whose completions are right or wrong."""
 COMMON = ("train_rows", "data_seed", "prompt", "system_prompt", "samples", "sampling", "baselines")
 """Keys of the mixture, which its parts have from it (`fill_parts` in compose.py)."""
-DRAWN = {"train": 16_384, "validation": 1_024, "test": 2_048}
+DRAWN = {"train": 4_096, "validation": 512, "test": 1_024}
 
 
 @dataclass(frozen=True)
