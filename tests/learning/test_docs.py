@@ -21,7 +21,7 @@ from tests import test_docs as pages
 
 DEVICE = ["device=cpu", "device.threads=1"]
 FEW = ["eval.rows=16", "eval.most_rows=16", *DEVICE]
-CANNOT = re.compile(rf"{pages.ABSENT.pattern}|couldn't connect|without a network|wandb|vLLM|memory: ")
+CANNOT = re.compile(rf"{pages.ABSENT.pattern}|couldn't connect|gave no answer|without a network|wandb|vLLM|memory: ")
 """How a command is refused that needs what is not here."""
 
 
