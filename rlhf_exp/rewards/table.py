@@ -11,6 +11,7 @@ Every command imports this module, so ML libraries are imported only inside func
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -177,8 +178,10 @@ def check_judge(cfg: "Config") -> list[str]:
     judge, problems = cfg.reward.judge, list[str]()
     if "judge" not in cfg.reward.weights:
         return []
-    if not str(judge.url).startswith(("http://", "https://")):
-        problems.append(f"reward.judge.url={judge.url}: must be an endpoint, such as http://127.0.0.1:8000/v1")
+    if not re.fullmatch(r"https?://[\w.-]+(:\d{1,5})?(/\S*)?", str(judge.url)):
+        given = "(not shown)" if "@" in str(judge.url) else judge.url
+        line = f"reward.judge.url={given}: must be an endpoint, such as http://127.0.0.1:8000/v1"
+        problems.append(f"{line}; its key is the environment variable JUDGE_API_KEY")
     if judge.model is None:
         problems.append("reward.judge.model: missing; must be a model's name at reward.judge.url")
     if judge.lowest >= judge.highest:

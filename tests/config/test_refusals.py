@@ -80,6 +80,7 @@ args.num_generations=1 @range
 algo=distill @teacher.path:conflict
 algo=distill teacher.path=org/name +args.teacher_model_name_or_path=org/name @conflict
 algo=distill teacher.path=org/name +args.num_generations=2 @unknown
+algo=distill teacher.path=org/name args.beta=2 @conflict
 algo=distill teacher.path=./nope @missing
 teacher.path=org/name @conflict
 algo=distill +techer.path=org/name @techer:unknown

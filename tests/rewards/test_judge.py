@@ -117,6 +117,8 @@ def test_a_rubric_that_is_no_text_is_refused(tmp_path):
     ("overrides", "line"),
     [
         (["reward.judge.url=null"], "reward.judge.url=None: must be an endpoint, such as http"),
+        (["reward.judge.url='http://me:sesame@host/v1'"], "reward.judge.url=(not shown): must be an endpoint"),
+        (["reward.judge.url='http://host:abc/v1'"], "reward.judge.url=http://host:abc/v1: must be an endpoint"),
         (["reward.judge.model=null"], "reward.judge.model: missing; must be a model's name at reward.judge.url"),
         (["reward.judge.lowest=9", "reward.judge.highest=1"], "reward.judge.lowest=9: must be below reward.judge.high"),
         (["reward.judge.rubric=no.txt"], "reward.judge.rubric=no.txt: no such file"),

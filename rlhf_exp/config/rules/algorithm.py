@@ -155,6 +155,8 @@ def check_teacher(cfg: Config) -> Iterator[Problem]:
         yield conflict(cfg, "teacher.path", why)
     elif cfg.teacher.path is not None and not cfg.algo.row.has_teacher:
         yield conflict(cfg, "teacher.path", f"algo={cfg.algo.name} has no teacher; use algo=distill, or leave it out")
+    if cfg.algo.row.has_teacher and cfg.algo.args["beta"] > 1:
+        yield conflict(cfg, "algo.args.beta", "must be at most 1, KL(policy || teacher); 0 is KL(teacher || policy)")
 
 
 def check_ppo(cfg: Config) -> Iterator[Problem]:
