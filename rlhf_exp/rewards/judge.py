@@ -97,7 +97,7 @@ class Judge:
         body = {"model": self._keys.model, "messages": [{"role": "user", "content": text}], "temperature": 0.0,
                 "max_tokens": 32, "response_format": form}  # fmt: skip
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {os.environ.get(KEY, 'none').strip()}"}
-        request = Request(f"{self._keys.url.rstrip('/')}/chat/completions", json.dumps(body).encode(), headers)
+        request = Request(f"{str(self._keys.url).rstrip('/')}/chat/completions", json.dumps(body).encode(), headers)
         place, said, problem = f"reward.judge.url={self._keys.url}", "", ""
         for attempt in range(RETRIES):
             time.sleep(PAUSE_S * (2**attempt - 1))
