@@ -119,7 +119,7 @@ def test_two_real_steps_on_three_architectures_plain_lora_and_4_bit(algo, turn, 
         assert evaluation["trained"]["n"] == 4
         assert (run.path / "model" / "adapter_config.json").is_file() == (peft != "none")
         if algo == "dpo":
-            assert losses[0] == pytest.approx(math.log(2), abs=1e-6)
+            assert losses[0] == pytest.approx(math.log(2), abs=1e-5)  # sums of log-probabilities round
             assert evaluation["baseline"]["loss"]["value"] == math.log(2) != evaluation["trained"]["loss"]["value"]
         if ALGORITHMS[algo].held_out_loss:
             before, after = (evaluation[side]["loss"]["value"] for side in ("baseline", "trained"))
