@@ -160,9 +160,7 @@ def fill_sets(cfg: DictConfig) -> None:
     sets = OmegaConf.select(cfg, "eval.sets")
     for name, given in sets.items() if isinstance(sets, DictConfig) else ():
         if isinstance(given, DictConfig) and (task := given.get("task", cfg.task.get("name"))) in TASKS:
-            whole = OmegaConf.load(ROOT / "conf" / "task" / f"{task}.yaml") if "task" in given else cfg.task
-            keys: Any = OmegaConf.to_container(whole, resolve=False)
-            keys = {key: value for key, value in keys.items() if key not in ("name", "defaults")}
+            keys = _read_keys(task if "task" in given else cfg.task)
             with open_dict(sets):
                 sets[name] = OmegaConf.merge({"task": task, "reward": None}, keys, given)
 
@@ -178,6 +176,12 @@ def fill_parts(cfg: DictConfig) -> None:
         for name, given in cfg.task.of.items():
             if isinstance(given, DictConfig):
                 task, common = given.get("name", name), {key: f"${{task.{key}}}" for key in COMMON}
-                whole: Any = OmegaConf.load(ROOT / "conf" / "task" / f"{task}.yaml") if task in PARTS else {}
-                cfg.task.of[name] = OmegaConf.merge(whole, common, {"name": task}, given)
-                cfg.task.of[name].pop("defaults", None)
+                keys = _read_keys(task) if task in PARTS else {}
+                cfg.task.of[name] = OmegaConf.merge({"name": task}, keys, common, given)
+
+
+def _read_keys(task: str | DictConfig) -> dict[str, Any]:
+    """The keys of a task but for its name, not resolved: of conf/task if it is one's name."""
+    whole = OmegaConf.load(ROOT / "conf" / "task" / f"{task}.yaml") if isinstance(task, str) else task
+    keys: Any = OmegaConf.to_container(whole, resolve=False)
+    return {key: value for key, value in keys.items() if key not in ("name", "defaults")}

@@ -90,15 +90,19 @@ class PolicyEvaluator:
         judged, cached = self._sample_start(self._own, "baseline", start_model)
         record = self.experiment.folder.record
         record.eval_engine, record.baseline_cached = choose_engine(cfg), cached
-        completions = add_token_figures(self.experiment, self._compare_teacher(judged, start_model), start_model)
+        source = self.experiment.teacher
+        teacher = load_policy(source) if source else None
+        if teacher is not None:
+            judged = self._compare_teacher(judged, start_model, teacher)
+        completions = add_token_figures(self.experiment, judged, start_model)
         section = summarise(completions, cfg.max_tokens, cfg.eval.completions)
         loss, demonstrations = self._measure_loss(start_model)
         section |= loss
         if cfg.algo.row.has_implicit_rewards:
             section["preference"] = answers.UNTRAINED_PAIRS
         self.measured["baseline"] = Measured(section, completions, demonstrations=demonstrations)
-        if (source := self.experiment.teacher) is not None:
-            found = judge(self._own, sample_rows(self._own, load_policy(source), start_model, "teacher", source))
+        if teacher is not None:
+            found = judge(self._own, sample_rows(self._own, teacher, start_model, "teacher", source))
             self.measured["teacher"] = Measured(summarise(found, cfg.max_tokens), found)
         for name, of_set in self.experiment.sets.items():
             found, _ = self._sample_start(of_set, f"{name}, baseline", start_model)
@@ -122,7 +126,8 @@ class PolicyEvaluator:
         source = replace(self.experiment.model.at(self.experiment.folder.path / "model"), dtype=start_model.dtype)
         policy = load_policy(source)
         completions = judge(self._own, sample_rows(self._own, policy, start_model, source=source))
-        completions = self._compare_teacher(completions, policy)
+        if self.experiment.teacher is not None:
+            completions = self._compare_teacher(completions, policy, load_policy(self.experiment.teacher))
         completions = add_token_figures(self.experiment, completions, policy, start_model)
         section, start, pairs = summarise(completions, cfg.max_tokens), self.measured["baseline"], []
         paired = compare(start.completions, completions, cfg.max_tokens)
@@ -142,13 +147,11 @@ class PolicyEvaluator:
             self.sets[name]["trained"] = Measured(summarise(found, cfg.max_tokens), found)
         self._write(paired=paired)
 
-    def _compare_teacher(self, completions: list[Completion], policy: Model) -> list[Completion]:
-        """The policy's completions, with their exact KL(policy || teacher), at temperature 1, if there is a teacher."""
-        if (source := self.experiment.teacher) is None:
-            return completions
+    def _compare_teacher(self, completions: list[Completion], policy: Model, teacher: Model) -> list[Completion]:
+        """The policy's completions, with their exact KL(policy || teacher), at temperature 1."""
         tokenizer, prompts = self._own.tokenizer, encode_prompts(self._own.tokenizer, self._own.rows)
         rows = [(prompts[one.row], one.ids) for one in completions]
-        found = measure_kl(policy, load_policy(source), rows, tokenizer.pad_token_id, Sampling(1))
+        found = measure_kl(policy, teacher, rows, tokenizer.pad_token_id, Sampling(1))
         return [one.model_copy(update={"kl_teacher": kl.kl}) for one, kl in zip(completions, found, strict=True)]
 
     def _sample_start(self, of: EvalSet, title: str, start_model: Model) -> tuple[list[Completion], bool]:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from random import Random
-from statistics import correlation, fmean, mode
+from statistics import fmean, mode
 from typing import Any
 
 import numpy as np
 
-from rlhf_exp.analysis.stats import Interval, as_interval, mean_interval, share_interval, wilson
+from rlhf_exp.analysis.stats import Interval, as_interval, correlation_interval, mean_interval, share_interval, wilson
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.preflight.answers import CORRUPTED, NOTHING, OTHER, PROMPT, RIGHT, Texts, write_texts
 from rlhf_exp.preflight.check import Check, judge
@@ -244,8 +244,7 @@ def reward_follows_outcome(bench: Bench) -> Check:
     rewards, right = [*chain(*bench.rewards.values())], [*map(float, chain(*bench.right))]
     if len({*rewards}) < 2 or len({*right}) < 2 or len(right) < 4:
         return Check("reward_follows_outcome", "skipped", "rewards, or which answers are right, do not differ")
-    z, half = math.atanh(0.999999 * correlation(rewards, right)), 1.96 / math.sqrt(len(right) - 3)
-    r = as_interval(math.tanh(z), math.tanh(z - half), math.tanh(z + half))
+    r = correlation_interval(rewards, right)
     said = f"rewards and right answers have a correlation of {number('.2f')(r)} among {len(right)} completions"
     is_apart = (r["high"] or 0.0) < math.sqrt(0.5)
     return _warn("reward_follows_outcome", is_apart, said, {"correlation": r}, _reward_outcome(bench))

@@ -5,11 +5,10 @@
 None fails a run: what a judge must be able to do depends on the task.
 """
 
-import math
 from collections.abc import Sequence
-from statistics import StatisticsError, correlation, fmean
+from statistics import fmean
 
-from rlhf_exp.analysis.stats import as_interval, mean_interval, share_interval, wilson
+from rlhf_exp.analysis.stats import correlation_interval, mean_interval, share_interval, wilson
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.forms import Row
 from rlhf_exp.graders import read_text
@@ -41,12 +40,10 @@ def check_judge(experiment: Experiment, texts: Sequence[tuple[str, Row]]) -> lis
 
 
 def _check_length(lengths: list[int], scores: list[float]) -> Check:
-    """The correlation of score and length, with an interval by Fisher's z."""
-    try:
-        z, half = math.atanh(0.999999 * correlation(lengths, scores)), 1.96 / math.sqrt(len(scores) - 3)
-    except (StatisticsError, ValueError, ZeroDivisionError):
+    """The correlation of score and length."""
+    if len(scores) < 4 or len({*lengths}) < 2 or len({*scores}) < 2:
         return Check("judge_length", "skipped", "too few texts, or all of one length or score")
-    r = as_interval(math.tanh(z), math.tanh(z - half), math.tanh(z + half))
+    r = correlation_interval(lengths, scores)
     said = f"score and length have a correlation of {number('.2f')(r)} among {len(scores)} texts"
     is_ruled = min(abs(r["low"] or 0), abs(r["high"] or 0)) > CHANCE and (r["low"] or 0) * (r["high"] or 0) > 0
     return Check("judge_length", judge(False, is_ruled), said, {"correlation": r})

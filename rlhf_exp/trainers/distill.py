@@ -6,13 +6,11 @@ divergence), exact over the vocabulary. There is no reward, and nothing holds th
 `loss` is the divergence in nats per token. tests/test_trl_seam.py holds what is relied on.
 """
 
-from typing import Any
-
 import torch
 from trl import DistillationTrainer
 
 from rlhf_exp import processes
-from rlhf_exp.trainers.rollouts import OwnSampling
+from rlhf_exp.trainers.rollouts import Batch, OwnSampling
 
 
 class DistillTrainer(OwnSampling, DistillationTrainer):
@@ -24,7 +22,7 @@ class DistillTrainer(OwnSampling, DistillationTrainer):
         """A rollout is one optimizer step."""
         return self.args.gradient_accumulation_steps
 
-    def finish_rollout(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def finish_rollout(self, batch: Batch) -> Batch:
         """TRL keeps the texts of the newest rollout only with `log_completions`; here always, as of trainers that have
         rewards (callbacks/completions.py)."""
         for name, ids in zip(("prompt", "completion"), self.newest_rollout, strict=True):

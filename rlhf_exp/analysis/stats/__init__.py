@@ -13,6 +13,7 @@ from rlhf_exp.analysis.stats.intervals import (
     CONFIDENCE,
     Interval,
     as_interval,
+    correlation_interval,
     exact,
     mean_interval,
     share_interval,
@@ -23,6 +24,6 @@ from rlhf_exp.analysis.stats.wins import WinRate, win_rate
 
 __all__ = [
     "CONFIDENCE", "DIFFERENCES", "LEVEL", "LEVELS", "SHARES", "SIZES", "START", "Contrast", "Interval", "Kind",
-    "WinRate", "as_interval", "compare_settings", "count_left", "crossed_interval", "exact", "mean_interval",
-    "paired_interval", "share_interval", "wilson", "win_rate",
+    "WinRate", "as_interval", "compare_settings", "correlation_interval", "count_left", "crossed_interval", "exact",
+    "mean_interval", "paired_interval", "share_interval", "wilson", "win_rate",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ Every interval is 95% and has the form that all files use: {"value", "low", "hig
 
 import math
 from collections.abc import Sequence
+from statistics import correlation
 
 import numpy as np
 from scipy import optimize, special
@@ -150,6 +151,16 @@ def require_values(n: float) -> None:
     """Raise ValueError if there is nothing to measure."""
     if n == 0:
         raise ValueError("no values to measure: n is 0")
+
+
+def correlation_interval(first: Sequence[float], second: Sequence[float]) -> Interval:
+    """The correlation of two figures of the same things, at least 4, with an interval by Fisher's z.
+
+    Raises:
+        StatisticsError: one of them is constant.
+    """
+    z, half = math.atanh(0.999999 * correlation(first, second)), 1.96 / math.sqrt(len(first) - 3)
+    return as_interval(math.tanh(z), math.tanh(z - half), math.tanh(z + half))
 
 
 def as_interval(value: float, low: float | None, high: float | None) -> Interval:
