@@ -56,6 +56,8 @@ class Algorithm:
     """Whether the policy scores every rollout before it trains on it; others do so only for several passes over it."""
     compares_groups: bool = False
     """Whether an advantage compares the completions of one prompt, so that steps hold whole groups of them."""
+    plays: bool = False
+    """Whether its trainer plays episodes of several turns with an environment."""
     has_teacher: bool = False
     """Whether it learns from the distributions of a teacher (teacher.path) instead of rewards."""
     scores: bool = False
@@ -115,6 +117,7 @@ ALGORITHMS = {
         losses=("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo", "hybrid"),
         batch=128,  # completions: 8 problems of 16
         compares_groups=True,
+        plays=True,
         kl_price="algo.args.beta",
         logged_kl=("kl", "token"),
         # On validation rows 1e-3 gave 52%, 1.4e-3 51% at more KL; 2e-3, with beta 0.01, 32% after 50 steps.

@@ -45,7 +45,7 @@ from rlhf_exp.runs.load import load_run
 from rlhf_exp.runs.records import Evaluation, read_record, write
 from rlhf_exp.runs.stopping import StopSignals, describe_restart, describe_stop
 from rlhf_exp.tasks import load_held_out, load_task
-from rlhf_exp.tasks.prompts import check_budget, check_context, check_rows, check_vocabulary
+from rlhf_exp.tasks.prompts import check_budget, check_context, check_rows, check_tools, check_vocabulary
 from rlhf_exp.tasks.sampled import learn_from
 from rlhf_exp.train import train
 from rlhf_exp.trainers import find_trainer
@@ -190,6 +190,7 @@ def _load(cfg: Config, folder: RunFolder, args: TrainingArguments) -> tuple[Expe
         check_vocabulary(tokenizer, task, model.config.get_text_config().vocab_size)
         folder.record.context_room = check_context(cfg, tokenizer, task)
         check_rows(cfg, task)
+        check_tools(cfg, tokenizer, task)
         if line := explain_rows(cfg):
             tell(line)
     if cfg.resume is None and cfg.preflight != "off":

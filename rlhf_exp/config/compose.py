@@ -168,7 +168,9 @@ def fill_sets(cfg: DictConfig) -> None:
 def fill_parts(cfg: DictConfig) -> None:
     """Add to each part of a mixture the keys that it leaves out, those of conf/task and of the mixture, and to parts
     without shares equal ones."""
-    if OmegaConf.select(cfg, "task.name") != "mixture" or not isinstance(cfg.task.of, DictConfig | None):
+    if OmegaConf.select(cfg, "task.name") not in ("environment", "mixture") or not isinstance(
+        cfg.task.of, DictConfig | None
+    ):
         return
     with open_dict(cfg):
         parts = cfg.task.of = cfg.task.of or {}

@@ -64,6 +64,7 @@ class Model(Group):
     learning_rate: dict[RateName, Rate | None]
     dtype: Literal["auto", "float32", "bfloat16", "float16"]
     attn_implementation: Literal["eager", "sdpa", "flash_attention_2"]
+    chat_template: str | None
     enable_thinking: bool | None
     trust_remote_code: bool
 

@@ -66,6 +66,8 @@ def fill_args(cfg: Config) -> dict[str, Any]:
     }
     if cfg.algo.row.online:
         filled["max_completion_length"] = cfg.max_tokens
+    if cfg.task.turns and cfg.algo.row.plays:
+        filled["max_tool_calling_iterations"] = cfg.task.turns
     if cfg.algo.row.by_rewards:
         filled["reward_weights"] = list(cfg.reward.weights.values())
     return filled

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from rlhf_exp.config.schema import Config
 from rlhf_exp.describe.figures import Splits
 from rlhf_exp.forms import ASK, DEMONSTRATE, PAIR
-from rlhf_exp.models.loading import read_tokenizer, set_thinking
+from rlhf_exp.models.loading import adapt_template, read_tokenizer
 from rlhf_exp.models.source import locate_start_model
 from rlhf_exp.models.untrained import build_tokenizer
 from rlhf_exp.tasks.loading import Loader, TaskRows
@@ -64,6 +64,6 @@ def load_tokenizer(cfg: Config) -> PreTrainedTokenizerBase:
     """
     source, init = locate_start_model(cfg), cfg.model.init
     tokenizer = build_tokenizer(init) if init is not None else read_tokenizer(source)
-    set_thinking(source, tokenizer)
+    adapt_template(source, tokenizer)
     tokenizer.model_max_length = NO_LIMIT
     return tokenizer

@@ -22,12 +22,12 @@ from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.config.schema import Config
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.adapters import add_adapter, build_peft_config
-from rlhf_exp.models.loading import find_teacher, load_tokenizer
+from rlhf_exp.models.loading import adapt_template, find_teacher, load_tokenizer
 from rlhf_exp.models.source import ModelSource, locate_start_model, locate_teacher
 from rlhf_exp.models.untrained import build_config, build_tokenizer
 from rlhf_exp.rewards import build_rewards, load_function
 from rlhf_exp.tasks import TaskRows, load_task
-from rlhf_exp.tasks.prompts import check_context, check_rows, check_vocabulary
+from rlhf_exp.tasks.prompts import check_context, check_rows, check_tools, check_vocabulary
 from rlhf_exp.tasks.sources import Unavailable
 from rlhf_exp.tasks.tokens import measure
 
@@ -63,7 +63,10 @@ def load_shape_and_tokenizer(
     The shapes of some models are known without it."""
     if cfg.model.init is not None:
         tokenizer = build_tokenizer(cfg.model.init)
-        return build_config(cfg.model.init, tokenizer), tokenizer
+        adapt_template(locate_start_model(cfg), tokenizer)
+        shape = build_config(cfg.model.init, tokenizer)
+        tokenizer.model_max_length = getattr(shape, "max_position_embeddings", tokenizer.model_max_length)
+        return shape, tokenizer
     source = locate_start_model(cfg)
     shape = _unless_offline(lambda: source.config, source, "its config.json", unchecked)
     known = find_shape(cfg.model.path, cfg.model.base, None, cfg.model.name).values or {}
@@ -108,6 +111,7 @@ def load_checked_task(cfg: Config, tokenizer: Any, unchecked: list[str]) -> Task
     check_vocabulary(tokenizer, task)
     check_context(cfg, tokenizer, task)
     check_rows(cfg, task)
+    check_tools(cfg, tokenizer, task)
     if cfg.reward.path is None:
         build_rewards(cfg, task)
     else:  # without the weights of a reward model

@@ -35,7 +35,7 @@ def sample_cached(
     """The start model's completions of the rows, and whether they were in the cache. The model, which the caller may
     have loaded, is loaded if they were not."""
     path = None
-    if cache_dir is not None:
+    if cache_dir is not None and of.play is None:  # what an environment's code returns is not among the facts
         path = Path(cache_dir) / f"{hash_sampling(of, source, source.identify())}.json"
         if (completions := processes.on_main(read_entry, path)) is not None:
             return completions, True

@@ -7,10 +7,12 @@
 The baseline and the trained model have the same rows, budget and sampling, so that their difference is paired.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import islice
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -18,6 +20,8 @@ from peft import PeftModel
 
 from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
+from rlhf_exp.evaluation.episodes import Drawn, Player
+from rlhf_exp.graders import read_text
 from rlhf_exp.models.generation import Sampling, choose_method, list_eos, sample_completions
 from rlhf_exp.models.kl import CompletionKL, measure_completions
 from rlhf_exp.models.row_random import Key
@@ -29,7 +33,7 @@ from rlhf_exp.rewards import RewardFunction, score_completions
 from rlhf_exp.runs.records import Completion
 from rlhf_exp.tasks import Row, TaskRows
 from rlhf_exp.tasks.task import Grader
-from rlhf_exp.tasks.texts import describe_prompt
+from rlhf_exp.tasks.texts import describe_prompt, write_turns
 from rlhf_exp.tasks.tokens import encode_prompts
 
 
@@ -68,6 +72,7 @@ class EvalSet:
     Attributes:
         rewards, weights: the functions, and the weight of each by its name.
         group: so many completions of a row a reward that compares them sees at a time.
+        play: for rows with an environment, whose completions are episodes of several turns.
     """
 
     rows: list[Row]
@@ -77,12 +82,14 @@ class EvalSet:
     rewards: Sequence[RewardFunction] = ()
     weights: dict[str, float | None] = field(default_factory=dict)
     group: int = 1
+    play: Callable[[Model], Player] | None = None
 
     @classmethod
     def of(cls, cfg: Config, task: TaskRows, tokenizer: Any, rewards: Sequence[RewardFunction] = ()) -> "EvalSet":
         """The held-out rows of a task."""
         weights, group = cfg.reward.weights, cfg.eval.completions
-        return cls(task.eval, Draws.of(cfg), tokenizer, task.grade, rewards, weights, group)
+        play = partial(Player, cfg, task.environments, tokenizer) if task.environments else None
+        return cls(task.eval, Draws.of(cfg), tokenizer, task.grade, rewards, weights, group, play)
 
 
 def sample_rows(
@@ -103,6 +110,7 @@ def sample_rows(
     decodings = [("sampled", draws.completions, draws.sampling)]
     decodings += [("greedy", 1, replace(draws.sampling, temperature=0.0))] if draws.greedy else []
     weights: Model | ModelSource = source if draws.method == "vllm" and source is not None else model
+    player = of.play(model) if of.play else None
     completions = []
     for number, (decoding, k, sampling) in enumerate(decodings, start=1):
         places = [(row, place) for row in range(len(prompt_ids)) for place in range(k)]
@@ -110,22 +118,32 @@ def sample_rows(
         size = -(-len(places) // processes.count()) if draws.method == "vllm" else draws.batch_size
         named = f"{title}, {decoding}, {number}/{len(decodings)}" if len(decodings) > 1 else title
 
-        def draw(batch: list[int], sampling: Sampling = sampling, places: Any = places) -> list[list[int]]:
-            prompts, keys = zip(*((prompt_ids[places[i][0]], (*draws.key, *places[i])) for i in batch), strict=True)
-            return sample_completions(weights, [*prompts], keys, sampling, eos_ids, pad_id, draws.method)
+        def draw(batch: list[int], sampling: Sampling = sampling, places: Any = places) -> list[Drawn]:
+            rows, keys = zip(*((places[i][0], (*draws.key, *places[i])) for i in batch), strict=True)
+            if player is not None:
+                return player.play([of.rows[row] for row in rows], keys, sampling)
+            asked = [prompt_ids[row] for row in rows]
+            ids = sample_completions(weights, asked, keys, sampling, eos_ids, pad_id, draws.method)
+            return [Drawn(*both) for both in zip(asked, ids, strict=True)]
 
         with evaluating(model):
-            ids = map_batches(draw, split_by_length(prompts, size), named)
+            drawn: list[Drawn] = map_batches(draw, split_by_length(prompts, size), named)
         plain = sampling.is_plain or sampling.temperature == 0  # greedy decoding draws from no distribution
-        kl = [CompletionKL(0.0, 0.0, 0.0)] * len(ids)
+        turns = [one.list_turns() for one in drawn]
+        kl = [CompletionKL(0.0, 0.0, 0.0)] * sum(map(len, turns))
         if start_model is not None:
-            rows, compared = list(zip(prompts, ids, strict=True)), Sampling(1) if plain else sampling
+            rows, compared = [turn for one in turns for turn in one], Sampling(1) if plain else sampling
             kl = measure_kl(model, start_model, rows, pad_id, compared)
-        for (row, place), tokens, one in zip(places, ids, kl, strict=True):
-            measured = {"kl": one.kl} if plain else {"kl": one.kl, "kl_sampled": one.sampled, "kl_outside": one.outside}
-            known = {"row": row, "ids": tokens, "sample": place, "decoding": decoding, "tokens": len(tokens)}
-            known |= {"truncated": tokens[-1] not in eos_ids, **measured}
-            completions.append(Completion.model_validate(known))
+        measured = iter(kl)
+        for (row, place), one, own in zip(places, drawn, turns, strict=True):
+            found = [*islice(measured, len(own))]
+            sums = {"kl": sum(turn.kl for turn in found)}
+            if not plain:
+                outside = fmean(turn.outside for turn in found)
+                sums |= {"kl_sampled": sum(turn.sampled for turn in found), "kl_outside": outside}
+            known = {"row": row, "ids": one.ids, "sample": place, "decoding": decoding, "prompt_ids": one.prompt_ids}
+            known |= {"tokens": sum(len(ids) for _, ids in own), "truncated": own[-1][1][-1] not in eos_ids}
+            completions.append(Completion.model_validate({**known, **sums, **one.episode}))
     return completions
 
 
@@ -152,6 +170,9 @@ def judge(of: EvalSet, completions: list[Completion]) -> list[Completion]:
     Each of several processes judges whole rows.
     """
     texts = of.tokenizer.batch_decode([one.ids for one in completions], skip_special_tokens=True)
+    texts = [
+        text if one.turns is None else write_turns(one.turns) for one, text in zip(completions, texts, strict=True)
+    ]
     own = set(processes.shard(range(len(of.rows))))
     groups: dict[tuple[str, int], list[Completion]] = {}
     for one, text in zip(completions, texts, strict=True):
@@ -161,9 +182,11 @@ def judge(of: EvalSet, completions: list[Completion]) -> list[Completion]:
             groups.setdefault((one.decoding, one.sample // of.group), []).append(one.model_copy(update=known))
     judged = {}
     for group in groups.values():
-        rows, texts = [of.rows[one.row] for one in group], [one.completion for one in group]
+        rows = [of.rows[one.row] for one in group]
+        texts = [one.completion if one.turns is None else read_text(one.turns) for one in group]
         grades = [of.grade(text, row) for text, row in zip(texts, rows, strict=True)] if of.grade else None
-        scores = score_completions([*of.rewards], rows, texts, [one.ids for one in group], grades)
+        earned = None if of.play is None else [one.earned for one in group]
+        scores = score_completions([*of.rewards], rows, texts, [one.ids for one in group], grades, earned)
         for i, (one, rewards) in enumerate(zip(group, scores, strict=True)):
             known = asdict(grades[i]) if grades else {}
             known.pop("score", None)

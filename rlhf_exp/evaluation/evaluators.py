@@ -108,9 +108,10 @@ class PolicyEvaluator:
             found, _ = self._sample_start(of_set, f"{name}, baseline", start_model)
             self.sets[name]["baseline"] = Measured(summarise(found, cfg.max_tokens, cfg.eval.completions), found)
         self._write()
-        first = [one.ids for one in completions if one.decoding == "sampled" and one.sample == 0]
+        first = [one for one in completions if one.decoding == "sampled" and one.sample == 0]
         tokenizer = self.experiment.tokenizer
-        rows = list(zip(encode_prompts(tokenizer, self.experiment.task.eval), first, strict=True))
+        prompts = encode_prompts(tokenizer, self.experiment.task.eval)
+        rows = [(one.prompt_ids or prompt, one.ids) for prompt, one in zip(prompts, first, strict=True)]
         return Probe(start_model, rows[: cfg.monitor.probe_rows], cfg.monitor.probe_tokens, tokenizer.pad_token_id)
 
     def measure_baselines(self) -> None:

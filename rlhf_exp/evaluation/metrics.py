@@ -22,6 +22,9 @@ SHARES = ("accuracy", "lenient_accuracy", "truncation_rate")
 SPREADS = ("reward", "kl", "kl_sampled", "kl_teacher")
 """Figures that also have a standard deviation over completions."""
 
+TOOLS = ("tool_calls", "tool_failures", "tool_tokens")
+"""Counts of an episode with tools."""
+
 RawSection = dict[str, Any]
 """A section of evaluation.json, or a part of one, before runs/records.py: Evaluation checks it."""
 
@@ -137,7 +140,8 @@ def _list_figures(one: Completion) -> dict[str, float]:
     figures: dict[str, float] = {"accuracy": one.is_correct} if one.outcome is not None else {}
     if one.lenient is not None:
         figures["lenient_accuracy"] = one.lenient
-    figures |= {"truncation_rate": one.truncated, "mean_tokens": len(one.ids)}
+    figures |= {"truncation_rate": one.truncated, "mean_tokens": len(one.ids) - (one.tool_tokens or 0)}
+    figures |= {name: count for name in TOOLS if (count := getattr(one, name)) is not None}
     if one.reward is not None:
         figures["reward"] = one.reward
     if one.decoding == "sampled":

@@ -27,7 +27,8 @@ def add_token_figures(
     """The completions, some of them with `token_texts` and the figures of `measure_tokens` (models/kl.py); those that
     compare `model` with the start model are absent if it is the start model itself."""
     tokenizer = experiment.tokenizer
-    chosen = {one.row: one for one in completions if one.decoding == "sampled" and one.sample == 0 and one.row < ROWS}
+    first = [one for one in completions if one.decoding == "sampled" and one.sample == 0 and one.turns is None]
+    chosen = {one.row: one for one in first if one.row < ROWS}
     models = [model] if start_model is None else [model, start_model]
     prompts = encode_prompts(tokenizer, experiment.task.eval[:ROWS])
     scorers = [partial(completion_logits, one, pad_id=tokenizer.pad_token_id) for one in models]

@@ -46,8 +46,14 @@ def compare(right: bool, extracted: str | None, wrong: Outcome = "partial") -> G
 
 
 def read_text(completion: str | list[dict[str, str]]) -> str:
-    """The text of a completion, which TRL passes as a string or, for chat prompts, as a list of messages."""
-    return completion if isinstance(completion, str) else "".join(message["content"] for message in completion)
+    """The text of a completion, which TRL passes as a string or, for chat prompts, as a list of messages: of an episode
+    with tools what follows the last tool's result."""
+    if isinstance(completion, str):
+        return completion
+    texts: list[str] = []
+    for message in completion:
+        texts = [] if message["role"] == "tool" else [*texts, message.get("content") or ""]
+    return "".join(texts)
 
 
 def write_answer(answer: Any) -> str:

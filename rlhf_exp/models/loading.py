@@ -12,6 +12,7 @@ For an adapter, the base is loaded and the adapter added to it.
 import gc
 import os
 import warnings
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from transformers.utils import logging
 
 from rlhf_exp import processes
 from rlhf_exp.config.schema import Config
-from rlhf_exp.config.values import show
+from rlhf_exp.config.values import one_of, show
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.models.adapters import UNREADABLE, load_adapted, load_weights
 from rlhf_exp.models.patches import patch_model
@@ -116,7 +117,7 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     if tokenizer.pad_token is None and tokenizer.eos_token is None:
         raise source.refuse("its tokenizer has neither a pad nor an EOS token; name one in its tokenizer_config.json")
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
-    set_thinking(source, tokenizer)
+    adapt_template(source, tokenizer)
     shape = source.config.get_text_config()
     for kind in ("pad", "eos"):
         token, text = getattr(tokenizer, f"{kind}_token_id"), getattr(tokenizer, f"{kind}_token")
@@ -166,12 +167,28 @@ def find_teacher(cfg: Config, student: ModelSource, tokenizer: PreTrainedTokeniz
     return teacher
 
 
-def set_thinking(source: ModelSource, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Write thinking on or off into the chat template, so that every use of it, in TRL and here, sees the same prompt.
+def adapt_template(source: ModelSource, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Give the tokenizer the chat template that the source names, one of TRL's, and write thinking on or off into its
+    template, so that every use of it, in TRL and here, sees the same prompt.
 
     Raises:
-        ConfigError: the template does not know thinking.
+        ConfigError: TRL has no such template, or the template does not know thinking.
     """
+    if source.chat_template is not None:
+        tokenizer.chat_template = _read_template(source.chat_template)
+    _set_thinking(source, tokenizer)
+
+
+def _read_template(name: str) -> str:
+    folder = files("trl") / "chat_templates"
+    texts = {Path(one.name).stem: one for one in folder.iterdir() if one.name.endswith(".jinja")}
+    if name not in texts:
+        names = sorted(one for one in texts if not one.endswith("_training"))
+        raise ConfigError([f"model.chat_template={show(name)}: {one_of(name, names)}"])
+    return texts[name].read_text(encoding="utf-8")
+
+
+def _set_thinking(source: ModelSource, tokenizer: PreTrainedTokenizerBase) -> None:
     thinking, template = source.enable_thinking, tokenizer.chat_template
     if thinking is None:
         return

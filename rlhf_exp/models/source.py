@@ -45,6 +45,7 @@ class ModelSource:
         name: its name in records: the option's name, or the end of a path given instead of the option's own.
         base: for an adapter, the model to load instead of the recorded base.
         quantization: arguments of BitsAndBytesConfig.
+        chat_template: the name of a template of TRL's that takes the place of its own.
         enable_thinking: what the chat template gets; None leaves it to the template.
     """
 
@@ -57,6 +58,7 @@ class ModelSource:
     attn_implementation: str | None = None
     trust_remote_code: bool = False
     use_cpu: bool = True
+    chat_template: str | None = None
     enable_thinking: bool | None = None
 
     def at(self, folder: str | Path) -> "ModelSource":
@@ -179,7 +181,7 @@ def locate_start_model(cfg: Config) -> ModelSource:
     made = find_made(name, "")  # another folder of the same model has another name
     if path not in (None, made) and not (is_hub_id(path) and name != "tiny"):
         name = "/".join(Path(path).parts[-2:])
-    shared = ("base", "dtype", "attn_implementation", "trust_remote_code", "enable_thinking")
+    shared = ("base", "dtype", "attn_implementation", "trust_remote_code", "chat_template", "enable_thinking")
     how = {key: getattr(model, key) for key in shared}
     how |= {"quantization": cfg.peft.quantization, "use_cpu": cfg.device.use_cpu}
     return ModelSource(str(ASSETS / model.name) if path is None else expand(path), "model.path", name, **how)

@@ -15,6 +15,7 @@ from rlhf_exp.config.checks import choose_remedy
 from rlhf_exp.errors import ConfigError, printable, tell
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.preflight.check import Check
+from rlhf_exp.preflight.environment import check_environments
 from rlhf_exp.preflight.grader import check_grader
 from rlhf_exp.preflight.memory import check_memory
 from rlhf_exp.preflight.teacher import check_teacher
@@ -52,7 +53,8 @@ def run_preflight(experiment: Experiment, measured: Mapping[str, Sequence[Comple
     start = measured["baseline"]
 
     def check() -> list[Check]:
-        found = [*check_grader(experiment, start), *check_texts(experiment, start), memory]
+        found = [*check_environments(experiment, start)]
+        found += [*check_grader(experiment, start), *check_texts(experiment, start), memory]
         return [*found, check_teacher(experiment, start, measured["teacher"])] if "teacher" in measured else found
 
     record_checks(experiment, processes.on_main(check))

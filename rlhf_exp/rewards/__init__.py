@@ -108,17 +108,19 @@ def _log_below(name: str, log: Callable[[str, Any], None]) -> Callable[[str, Any
 
 def score_completions(
     functions: list[RewardFunction], rows: list["Row"], completions: list[str], completion_ids: list[list[int]],
-    grades: list[Grade] | None = None,
+    grades: list[Grade] | None = None, earned: list[float | None] | None = None,
 ) -> list[dict[str, float]]:  # fmt: skip
     """Score completions outside training, called as TRL would: for each, every reward component by name.
 
     `completion_ids` are the tokens that each was decoded from, including the end token. With the task's `grades` of the
-    completions no reward grades them again.
+    completions no reward grades them again. `earned`: what the environment of each paid.
     """
     columns: dict[str, list[Any]] = {key: [row[key] for row in rows] for key in rows[0] if key != "prompt"}
     columns["prompts"] = [row["prompt"] for row in rows]
     if grades is not None:
         columns[GRADES] = grades
+    if earned is not None:
+        columns["earned"] = earned
     columns["completions"] = [
         text if isinstance(row["prompt"], str) else [{"role": "assistant", "content": text}]
         for row, text in zip(rows, completions, strict=True)

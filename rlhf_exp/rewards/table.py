@@ -109,6 +109,14 @@ def brevity(cfg: "Config", task: "TaskRows", /, completions: Texts, **columns: A
     return [2 - len(read_text(completion).split()) / 16 for completion in completions]
 
 
+def environment(
+    cfg: "Config", task: "TaskRows", /, completions: Texts, environments: Texts | None = None,
+    earned: list[float] | None = None, **columns: Any,
+) -> list[float]:  # fmt: skip
+    """What each episode's environment pays: its `get_reward()`. The evaluation has `earned` it already."""
+    return [one._pay() for one in environments or []] if earned is None else earned
+
+
 def overlong(
     cfg: "Config", task: "TaskRows", /, completion_ids: list[list[int]], trainer_state: Any = None, **columns: Any
 ) -> list[float]:
@@ -228,6 +236,7 @@ GRADE = ("grade",)
 REWARDS = {
     "brevity": Reward(brevity),
     "constant": Reward(constant),
+    "environment": Reward(environment, ("environment",)),
     "graduated": Reward(graduated, ("numbers", "target")),
     "judge": Reward(None, check=check_judge),
     "length_efficiency": Reward(length_efficiency, GRADE),

@@ -72,6 +72,9 @@ class Figures(Record):
     kl: Spread | None = None
     kl_sampled: Spread | None = None
     kl_teacher: Spread | None = None
+    tool_calls: Interval | None = None
+    tool_failures: Interval | None = None
+    tool_tokens: Interval | None = None
     counts: dict[str, int] | None = None
 
 
@@ -272,10 +275,15 @@ class Completion(Record):
         token_texts, token_logprobs, token_kl, token_log_ratio: a value for each token, of some completions.
         set: the evaluation set that its row is of; None of the task's own rows.
         step, rollout, advantage: of completions of training.
+        turns: of an episode with tools the messages after the prompt; `tool_calls`, and how many of them failed;
+            `tool_tokens` were written by tools, and are among `ids`, but not among `tokens`.
+        earned: what its environment paid; it and `prompt_ids` are not written.
     """
 
     row: int = Field(0, exclude=True)
     ids: list[int] = Field([], exclude=True)
+    prompt_ids: list[int] = Field([], exclude=True)
+    earned: float | None = Field(None, exclude=True)
     which: Literal["baseline", "teacher", "trained"] | None = None
     step: int | None = None
     rollout: int | None = None
@@ -297,6 +305,10 @@ class Completion(Record):
     kl_outside: float | None = None
     kl_teacher: Number | None = None
     advantage: float | None = None
+    turns: list[dict[str, Any]] | None = None
+    tool_calls: int | None = None
+    tool_failures: int | None = None
+    tool_tokens: int | None = None
     token_texts: list[str] | None = None
     token_logprobs: list[float | None] | None = None
     token_kl: list[float | None] | None = None

@@ -29,7 +29,7 @@ from rlhf_exp.tasks.splits import SHARES, hash_text, split_of
 from rlhf_exp.tasks.task import TASKS, Item, OddKind, Source, Task, find_task
 from rlhf_exp.tasks.texts import Text, validate_prompt
 
-OTHERS = tuple(find_task(name) for name in TASKS if name not in ("brevity", "mixture"))
+OTHERS = tuple(find_task(name) for name in TASKS if name not in ("brevity", "environment", "mixture"))
 
 
 @dataclass(frozen=True)

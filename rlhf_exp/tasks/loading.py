@@ -47,6 +47,7 @@ class TaskRows:
             `eval`; empty if `train` is made of samples.
         notes: what the loader counted or dropped, one line each, for the user.
         facts: the same as figures, for data.json in the run folder.
+        environments: the class of the environment of each part, by the part's name.
     """
 
     name: str
@@ -58,6 +59,7 @@ class TaskRows:
     demonstrations: list[Row] = field(default_factory=list)
     notes: tuple[str, ...] = ()
     facts: Facts = field(default_factory=dict)
+    environments: dict[str, type] = field(default_factory=dict)
 
 
 def load_task(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> TaskRows:
@@ -86,7 +88,8 @@ def load_held_out(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", split: st
     loader = Loader.open(replace(cfg, task=cfg.task.list_sources()[-1][1]), tokenizer)
     rows, _, taken = loader.hold_out(ASK, split, n, required=False)
     require_rows(cfg, [(taken, split, "eval.rows", None)], loader.source)
-    return TaskRows(cfg.task.name, [], rows, cfg.task.build_grader(loader.source))
+    graded = cfg.task.build_grader(loader.source)
+    return TaskRows(cfg.task.name, [], rows, graded, environments=cfg.task.load_environments())
 
 
 def draw_prompts(cfg: "Config", tokenizer: "PreTrainedTokenizerBase", n: int) -> list[Row]:
@@ -263,8 +266,9 @@ def _load(loader: Loader) -> TaskRows:
     notes += note_own_system(cfg, [*train.rows, *held_out.rows])
     rows = train.rows if whole is form else [row for _, row in loader.write(train.items, form, 0)]
     return TaskRows(
-        task.name, form.spread(rows), prompts, grade, validation, **answers, notes=tuple(notes), facts=facts
-    )
+        task.name, form.spread(rows), prompts, grade, validation, **answers, notes=tuple(notes), facts=facts,
+        environments=task.load_environments(),
+    )  # fmt: skip
 
 
 def _count(cfg: "Config", source: Source, sides: dict[str, Selection]) -> Facts:
@@ -304,7 +308,8 @@ def wants_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool:
         ConfigError: task.prompt=chat, and the tokenizer has no chat template.
     """
     if cfg.task.prompt == "chat" and tokenizer.chat_template is None:
-        raise ConfigError([f"task.prompt=chat: model={cfg.model.name} has no chat template; use task.prompt=plain"])
+        remedy = "model.chat_template=qwen3" if cfg.task.turns else "task.prompt=plain"
+        raise ConfigError([f"task.prompt=chat: model={cfg.model.name} has no chat template; use {remedy}"])
     return cfg.task.prompt != "plain" and tokenizer.chat_template is not None
 
 

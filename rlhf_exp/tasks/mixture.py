@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from random import Random
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import Field
 
@@ -32,6 +32,7 @@ PARTS = ("countdown", "file", "gsm8k", "module")
 """The tasks that a part can be of: those whose completions are right or wrong."""
 COMMON = ("train_rows", "data_seed", "prompt", "system_prompt", "samples", "sampling", "baselines")
 """Keys of the mixture, which its parts have from it (`fill_parts` in compose.py)."""
+FEWEST = {1: "a part", 2: "two parts"}
 DRAWN = {"train": 4_096, "validation": 512, "test": 1_024}
 
 
@@ -47,22 +48,24 @@ class Mixture(GradedTask):
     shares: dict[str, PositiveShare]
 
     columns = ("task",)
+    least: ClassVar[int] = 2
+    """So many parts at least."""
 
     def __post_init__(self) -> None:
         self.limit(True, all(part.demonstrates for part in self.of.values()), pairs=False)
 
     @property
     def parts(self) -> tuple[str, ...]:
-        return tuple(self.of)
+        return tuple(self.of) if len(self.of) > 1 else ()
 
     def list_sources(self) -> list[tuple[str, Any]]:
         return [*((f"task.of.{name}", part) for name, part in self.of.items()), ("task", self)]
 
     def find_problems(self, key: str) -> list[str]:
         problems = super().find_problems(key)
-        if len(self.of) < 2:
+        if len(self.of) < self.least:
             example = f"{key}.of={{countdown: {{}}, gsm8k: {{source: generated}}}}"
-            problems.append(f"{key}.of: needs two parts or more, such as '{example}'")
+            problems.append(f"{key}.of: needs {FEWEST[self.least]} or more, such as '{example}'")
         if {*self.shares} != {*self.of}:
             problems.append(f"{key}.shares: must name the parts, {', '.join(self.of)}; got {', '.join(self.shares)}")
         if self.of and not math.isclose(total := sum(self.shares.values()), 1, abs_tol=1e-6):

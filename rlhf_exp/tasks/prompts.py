@@ -6,16 +6,21 @@ check_rows(cfg, task)
 """
 
 from collections import Counter
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
 from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
-from rlhf_exp.errors import ConfigError
+from rlhf_exp.errors import ConfigError, refusing
+from rlhf_exp.graders.user_code import RewardError
+from rlhf_exp.tasks.environment import list_tools
 from rlhf_exp.tasks.loading import TaskRows, prompts_per_rollout
 from rlhf_exp.tasks.texts import Row
 from rlhf_exp.tasks.tokens import encode_prompts, encode_row
 
+KNOWN_TEMPLATE = "use model.chat_template=qwen3, and leave model.enable_thinking out"
+UNSAID: dict[str, Any] = {"return_dict": False, "tokenizer_kwargs": {"verbose": False}}  # a long text needs no warning
 TRIED = 64
 """Prompts whose first and last tokens are looked at."""
 
@@ -75,6 +80,43 @@ def check_context(cfg: Config, tokenizer: PreTrainedTokenizerBase, task: TaskRow
     if not row.online:
         _check_max_length(cfg, tokenizer, task.train)
     return check_budget(cfg, tokenizer, task.eval)
+
+
+def check_tools(cfg: Config, tokenizer: PreTrainedTokenizerBase, task: TaskRows) -> None:
+    """Refuse a chat template with which no tools can be called, and a budget for which a prompt with the descriptions
+    of its tools leaves no room. Tells the tokenizer how calls are read, as TRL does."""
+    if not task.environments:
+        return
+    from trl.chat_template_utils import add_response_schema, get_training_chat_template, supports_tool_calling
+
+    own = f"model={cfg.model.name} has a chat template"
+    if not supports_tool_calling(tokenizer):
+        raise ConfigError([f"task={task.name}: {own} that writes no tools; use model.chat_template=qwen3"])
+    with refusing(f"task={task.name}: {own} whose calls of tools TRL cannot read", ValueError, hint=KNOWN_TEMPLATE):
+        if getattr(tokenizer, "response_template", None) is None:
+            add_response_schema(tokenizer)
+        get_training_chat_template(tokenizer)
+    for name in task.environments:
+        row = next((row for row in [*task.train, *task.eval] if row["environment"] == name), None)
+        if row is None:
+            continue
+        with refusing(f"task={task.name}: no episode begins", RewardError):
+            opened = open_episode(task, row)
+        ids = tokenizer.apply_chat_template(**opened, add_generation_prompt=True, **UNSAID)
+        room = tokenizer.model_max_length - len(ids)
+        if cfg.max_tokens > room:
+            taken = f"the model's context is {tokenizer.model_max_length} tokens and the prompt of the part {name}"
+            line = f"{taken} with its tools has {len(ids)}; allowed is at most {max(room, 0)}"
+            raise ConfigError([f"max_tokens={cfg.max_tokens}: {line}"])
+
+
+def open_episode(task: TaskRows, row: Row) -> dict[str, Any]:
+    """The messages and the tools of an episode of this row as it begins, as TRL gives them to the chat template."""
+    environment = task.environments[row["environment"]]()
+    observed = environment.reset(**{name: value for name, value in row.items() if name != "environment"})
+    *before, last = row["prompt"]
+    messages = [*before, {**last, "content": last["content"] + (observed or "")}]
+    return {"conversation": messages, "tools": [*list_tools(environment).values()]}
 
 
 def check_rows(cfg: Config, task: TaskRows) -> None:

@@ -31,6 +31,7 @@ from rlhf_exp.tasks.texts import Row, Text
 TASKS = {
     "brevity": "Brevity",
     "countdown": "Countdown",
+    "environment": "Environment",
     "file": "File",
     "gsm8k": "Gsm8k",
     "hh_rlhf": "HhRlhf",
@@ -147,6 +148,8 @@ class Task(Group):
     """What `path` must be."""
     reads_folder: ClassVar[bool] = False
     """Whether `path` may be a folder."""
+    turns: ClassVar[int | None] = None
+    """The most times that an episode with an environment calls tools; None without one."""
     own_policies: ClassVar[str | None] = None
     """The function, `module:function`, from a tokenizer to sampling baselines of its own (task.baselines), those of a
     family together (models/generation.py)."""
@@ -193,6 +196,14 @@ class Task(Group):
     @property
     def functions(self) -> dict[str, str]:
         """The user's functions, FILE.py:FUNCTION, each by its key of these."""
+        return {}
+
+    def load_environments(self) -> dict[str, type]:
+        """The class of the environment of each part, for rows that are answered in several turns.
+
+        Raises:
+            ConfigError: one that cannot be used.
+        """
         return {}
 
     def find_problems(self, key: str) -> list[str]:

@@ -42,6 +42,19 @@ def are_messages(messages: Any, last: str = "user") -> bool:
     return whole and messages[-1]["role"] == last
 
 
+def write_turns(turns: list[dict[str, Any]]) -> str:
+    """An episode as a text to read: what the model wrote, the tools that it called and what they returned."""
+    lines = []
+    for turn in turns:
+        text = str(turn.get("content") or "").strip()
+        lines += [f"[{turn['name']} returns] {text}" if turn["role"] == "tool" else text] if text else []
+        for call in turn.get("tool_calls") or []:
+            called = call["function"]
+            arguments = ", ".join(f"{name}={value!r}" for name, value in dict(called["arguments"]).items())
+            lines.append(f"[calls] {called['name']}({arguments})")
+    return "\n".join(lines)
+
+
 def validate_prompt(prompt: Any, where: str) -> None:
     """Refuse a prompt that is neither a text nor a list of messages that ends with the user's.
 

@@ -72,7 +72,10 @@ def _build_online(experiment: Experiment, trainer_class: Any) -> Rollouts:
     """A trainer that samples; `rollout_func` is None if TRL's own code samples."""
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is experimental: a contract test watches it
     cfg, more = experiment.cfg, _list_common(experiment, experiment.task.train)
-    sampler = roll_out if choose_method(cfg) == "compact" else None
+    environments = experiment.task.environments or None
+    sampler = roll_out if choose_method(cfg) == "compact" and environments is None else None
+    if environments is not None:
+        more["environment_factory"] = environments
     taught: Any = {"teacher_model": load_policy(experiment.teacher)} if experiment.teacher else None
     return trainer_class(**more, **(taught or {"reward_funcs": experiment.rewards}), rollout_func=sampler)
 

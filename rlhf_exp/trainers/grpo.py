@@ -18,7 +18,8 @@ import trl
 from trl import GRPOTrainer
 
 from rlhf_exp.algorithms import find_stage_budget
-from rlhf_exp.trainers.rollouts import Batch, Rollouts
+from rlhf_exp.trainers.episodes import Episodes
+from rlhf_exp.trainers.rollouts import Batch, own_tokens
 
 LONG = 512
 """If no `alpha` is given, the hybrid loss is grpo alone from this budget on, in tokens."""
@@ -35,7 +36,7 @@ class GRPOConfig(trl.GRPOConfig):
     curriculum_from_steps: list[int]
 
 
-class VariantGRPOTrainer(Rollouts, GRPOTrainer):
+class VariantGRPOTrainer(Episodes, GRPOTrainer):
     """GRPOTrainer with loss_type=hybrid, dr_grpo's `loss_constant`, advantage clipping and a curriculum over the
     budget; each is off by default. A constant scales the policy's term, not that of the KL.
 
@@ -60,6 +61,7 @@ class VariantGRPOTrainer(Rollouts, GRPOTrainer):
             self._metrics["train"]["completions/budget"].append(self.max_completion_length)
 
     def finish_rollout(self, batch: Batch) -> Batch:
+        batch = super().finish_rollout(batch)
         metrics, limit = self._metrics["train"], self.args.advantage_clip
         if limit is not None:
             advantages = batch["advantages"]
@@ -68,7 +70,7 @@ class VariantGRPOTrainer(Rollouts, GRPOTrainer):
         constant = self.args.loss_constant or self.max_completion_length
         if self._is_hybrid:
             alpha = choose_alpha(self.args.hybrid_alpha, self.max_completion_length)
-            lengths = batch["completion_mask"].sum(1)
+            lengths = own_tokens(batch).sum(1)
             batch["advantages"] = batch["advantages"] * length_weights(lengths, alpha, constant)
             metrics["hybrid/alpha"].append(alpha)
         elif constant != self.max_completion_length:  # TRL's dr_grpo divides by the budget

@@ -52,6 +52,12 @@ Batch = dict[str, Any]
 DIFFERENCE = "sampling/sampling_logp_difference"
 
 
+def own_tokens(batch: Batch) -> torch.Tensor:
+    """(batch, time) 1 for the tokens that the policy wrote, 0 for padding and for what tools returned."""
+    mask = batch["completion_mask"]
+    return mask * batch["tool_mask"] if "tool_mask" in batch else mask
+
+
 class Rollouts(Resumable):
     """Comes before a TRL trainer that samples among the bases."""
 
@@ -170,7 +176,7 @@ class Rollouts(Resumable):
             figures["kl_k1"] = old - inputs["ref_per_token_logps"]
         if "sampled_logps" in inputs:
             figures[DIFFERENCE] = (old - inputs["sampled_logps"]).abs()
-        self._log_figures(figures, inputs["completion_mask"].bool())
+        self._log_figures(figures, own_tokens(inputs).bool())
         return loss
 
     def _log_figures(self, figures: dict[str, torch.Tensor], mask: torch.Tensor) -> None:

@@ -33,6 +33,11 @@ def check_task(cfg: Config) -> Iterator[str]:
         yield conflict(cfg, "algo", f"needs {need}, and task={task} has none{remedy}; {others}")
     elif need == DEMONSTRATIONS and not cfg.task.demonstrates and cfg.task.samples is None:
         yield conflict(cfg, "algo", f"needs {cfg.task.provided_by[need]}")
+    if cfg.task.turns and row.trains and need in gives and not row.plays:
+        able = ", ".join(name for name, other in ALGORITHMS.items() if other.plays)
+        yield conflict(cfg, "algo", f"plays no episodes with tools, which task={task} asks; use algo={able}, or none")
+    if cfg.task.turns and count_processes(cfg) > 1:
+        yield conflict(cfg, "task", "is played by one process; leave scale and torchrun out")
     for key, source in cfg.list_sources():
         yield from source.find_problems(key)
     if getattr(cfg.task, "samples", None) is not None and (row.online or not row.trains):

@@ -31,6 +31,7 @@ OWNED = {
     "trust_remote_code": "model.trust_remote_code",
     "model_init_kwargs": "model.dtype, model.attn_implementation or peft.quantization",
     "max_completion_length": "max_tokens",
+    "max_tool_calling_iterations": "task.turns",
     "reward_weights": "reward.weights",
 }
 """Arguments that follow from other keys (trl_args.py fills them in), and the keys that set them."""

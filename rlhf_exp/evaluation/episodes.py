@@ -1,0 +1,107 @@
+"""Plays episodes of held-out rows with their environments, by TRL's own loop, the one that training plays them by.
+
+player = Player(cfg, {"game": Game}, tokenizer, model)
+drawn = player.play(rows, keys, Sampling(256))      # one episode of each row
+drawn[0].list_turns()                               # [(ids before, ids that the model wrote), ...]
+"""
+
+import os
+from collections.abc import Sequence
+from itertools import groupby
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import torch
+from datasets import Dataset
+from trl import GRPOConfig, GRPOTrainer
+
+from rlhf_exp.config.schema import Config
+from rlhf_exp.forms import Row
+from rlhf_exp.models.generation import Sampling
+from rlhf_exp.models.row_random import Key
+from rlhf_exp.models.scoring import Model
+from rlhf_exp.tasks.environment import is_failure
+from rlhf_exp.trainers.episodes import Episodes
+
+
+class Drawn(NamedTuple):
+    """The tokens of a prompt and of what was drawn after it.
+
+    Attributes:
+        wrote: of an episode, 1 for each of `ids` that the model wrote, 0 for one that a tool returned.
+        episode: what else is known of an episode, by its names in a Completion.
+    """
+
+    prompt_ids: list[int]
+    ids: list[int]
+    wrote: Sequence[int] = ()
+    episode: dict[str, Any] = {}
+
+    def list_turns(self) -> list[tuple[list[int], list[int]]]:
+        """What the model wrote, each time with all tokens before it."""
+        if not self.wrote:
+            return [(self.prompt_ids, self.ids)]
+        turns, whole = [], [*self.prompt_ids, *self.ids]
+        start = len(self.prompt_ids)
+        for is_own, run in groupby(self.wrote):
+            end = start + len([*run])
+            turns += [(whole[:start], whole[start:end])] if is_own else []
+            start = end
+        return turns
+
+
+class EpisodeTrainer(Episodes, GRPOTrainer):
+    """Trains nothing: it plays rows with given keys."""
+
+    given_keys: Sequence[Key] = ()
+
+    def give_keys(self, count: int) -> None:
+        super().give_keys(count)
+        self.row_keys = [*self.given_keys]
+
+
+class Player:
+    """Plays with one model."""
+
+    def __init__(self, cfg: Config, environments: dict[str, type], tokenizer: Any, model: Model) -> None:
+        os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+        self._ended: list[tuple[list[dict[str, Any]], float | None]] = []
+        self._pays = "environment" in cfg.reward.weights
+        empty = Dataset.from_list(
+            [{"prompt": [{"role": "user", "content": ""}], "environment": next(iter(environments))}]
+        )
+        with TemporaryDirectory() as folder:  # which transformers makes
+            args = GRPOConfig(
+                output_dir=folder, per_device_train_batch_size=2, num_generations=2, num_generations_eval=1, beta=0.0,
+                max_completion_length=cfg.max_tokens, max_tool_calling_iterations=cfg.task.turns, report_to=[],
+                use_cpu=cfg.device.use_cpu, bf16=cfg.device.bf16, activation_checkpointing=False, disable_tqdm=True,
+                chat_template_kwargs=cfg.algo.args.get("chat_template_kwargs"),
+            )  # fmt: skip
+            self._trainer = EpisodeTrainer(
+                model=model, args=args, train_dataset=empty, processing_class=tokenizer,
+                reward_funcs=self._keep, environment_factory=environments,
+            )  # fmt: skip
+
+    def play(self, rows: Sequence[Row], keys: Sequence[Key], sampling: Sampling) -> list[Drawn]:
+        """One episode of each row, with what its environment pays if that is a reward."""
+        trainer = self._trainer
+        trainer.temperature, trainer.top_p, trainer.top_k = sampling.temperature, sampling.top_p, sampling.top_k
+        trainer.given_keys = keys
+        with torch.no_grad():
+            trainer._generate_and_score_completions([*rows])
+        drawn = zip(*trainer.newest_rollout, trainer.newest_tool_mask, self._ended, strict=True)
+        return [Drawn(prompt, ids, wrote, _describe(turns, wrote) | {"earned": earned})
+                for prompt, ids, wrote, (turns, earned) in drawn]  # fmt: skip
+
+    def _keep(self, completions: list[list[dict[str, Any]]], environments: list[Any], **columns: Any) -> list[float]:
+        """The reward function by which TRL hands over the episodes that have ended."""
+        paid = [one._pay() if self._pays else None for one in environments]
+        self._ended = [*zip(completions, paid, strict=True)]
+        return [0.0] * len(completions)
+
+
+def _describe(turns: list[dict[str, Any]], wrote: Sequence[int]) -> dict[str, Any]:
+    results = [turn["content"] for turn in turns if turn["role"] == "tool"]
+    calls = sum(len(turn.get("tool_calls") or []) for turn in turns)
+    counts = {"tool_calls": calls, "tool_failures": sum(map(is_failure, results))}
+    return {"turns": turns, **counts, "tool_tokens": len(wrote) - sum(wrote)}
