@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md: every key of ours with its default, type, range and meaning; TRL's arguments by name.
+"""Writes docs/configuration.md: every key of ours with its default, type, range and meaning.
 
     python docs/write_configuration.py > docs/configuration.md
 
@@ -54,7 +54,8 @@ TRL = """\
 Any argument of the config class goes below `algo.args`: `algo.args.beta=0.1`, or `+algo.args.top_k=50` with a plus
 where the lists of `algo` above do not have it. [TRL](https://huggingface.co/docs/trl) and
 [transformers](https://huggingface.co/docs/transformers/main_classes/trainer#transformers.TrainingArguments) say what
-each does. Names, types and ranges are checked before TRL is imported. Those that follow from other keys are refused:
+each does; `rlhf_exp/assets/trl_arguments.json` has all names, types and defaults, which are checked before TRL is
+imported. Those that follow from other keys are refused:
 {owned}.
 """
 
@@ -125,7 +126,8 @@ def write() -> str:
         abouts = {name: read_about(CONF / group / f"{name}.yaml") for name in list_options(group)}
         parts += [f"## `{group}=`\n", *(f"- `{name}`: {_escape(about)}" for name, about in abouts.items()), ""]
         parts += _write_group(group) if group in get_hints(Config) else []
-    return "\n".join([*parts, _write_trl()])
+    owned = ", ".join(f"`{name}` (use {key})" for name, key in OWNED.items())
+    return "\n".join([*parts, TRL.format(owned=owned)])
 
 
 def _write_group(group: str) -> Iterator[str]:
@@ -212,16 +214,6 @@ def _write_list(rows: Iterable[Row], allowed: dict[str, str], title: str = "") -
         if key in allowed and is_said and not re.fullmatch(r"algo\.args|(?!run)\w+\.name", key):
             lines.append(f"- `{key}{_write_default(value)}` ({_escape(allowed[key])}): {_escape(about)}")
     return "\n".join([*([title] if title else []), *lines, ""]) if lines else ""
-
-
-def _write_trl() -> str:
-    """The names of TRL's arguments: of all algorithms, and the further ones of each."""
-    names = {algo: {*load_arguments(algo)} - {*OWNED} for algo, row in ALGORITHMS.items() if row.trains}
-    common = set.intersection(*names.values())
-    lines = [TRL.format(owned=", ".join(f"`{name}` (use {key})" for name, key in OWNED.items()))]
-    for title, found in {"Every algorithm": common, **{f"`algo={x}`": names[x] - common for x in names}}.items():
-        lines.append(f"**{title}**: {' '.join(sorted(found))}\n")
-    return "\n".join(lines)
 
 
 def _write_default(value: Any) -> str:

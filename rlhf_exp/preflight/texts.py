@@ -92,8 +92,6 @@ def check_held_rows(trainer: Any, given: int) -> Check:
         return Check("rows_teach", "skipped", f"{type(trainer).__name__} holds its rows in columns of other names")
     most, left_out = getattr(args, "max_length", None), 0 if getattr(args, "packing", False) else given - len(held)
     kept = slice(None, most)
-    if most is not None and getattr(args, "truncation_mode", "keep_start") == "keep_end":
-        kept = slice(-most, None)
     labels = dict[tuple[int, ...], list[bool]]()
     for row in held:
         prompt = row.get("prompt_ids", [])

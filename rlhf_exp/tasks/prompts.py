@@ -142,7 +142,7 @@ def _check_max_length(cfg: Config, tokenizer: PreTrainedTokenizerBase, rows: lis
     """Refuse a length that every prompt fills alone, since TRL would then drop every row."""
     args = cfg.algo.args
     most, kept_whole = args.get("max_length"), args.get("completion_only_loss") is False
-    if not rows or most is None or kept_whole or args.get("truncation_mode") == "keep_end":
+    if not rows or most is None or kept_whole:
         return
     if all(len(encode_prompts(tokenizer, [row])[0]) >= most for row in rows):
         raise ConfigError([f"algo.args.max_length={most}: every prompt of the {len(rows)} rows fills it; raise it"])

@@ -167,7 +167,7 @@ class Rollouts(Resumable):
     def _compute_loss(self, model: nn.Module, inputs: Batch, *others: Any) -> Any:
         self.first_pass = None
         loss = super()._compute_loss(model, inputs, *others)
-        if self.first_pass is None:  # TRL's liger kernel and distillation compute the loss without it
+        if self.first_pass is None:  # distillation computes the loss without it
             return loss
         old, figures = inputs.get("old_per_token_logps", self.first_pass[0]), dict[str, torch.Tensor]()
         if "old_per_token_logps" in inputs:

@@ -22,6 +22,15 @@ NOT_HERE = {
 }
 """Arguments, or the beginnings of their names, of which any value other than TRL's default is refused."""
 
+REMOVED: dict[tuple[str, object], str] = {
+    ("pad_token", None): "leave it out, for the tokenizer's is taken",
+    ("truncation_mode", "keep_end"): "use keep_start, the default",
+    ("use_liger_kernel", None): "leave it out",
+    ("use_transformers_paged", None): "use use_transformers_continuous_batching",
+    ("vllm_importance_sampling_cap", None): "use vllm_importance_sampling_clip_max",
+}
+"""What TRL 2.0 removes, as TRL 1.16 announces: arguments with a value, None of any but the default."""
+
 OWNED = {
     "output_dir": "output_dir",
     "seed": "seed",
@@ -49,6 +58,8 @@ def check_arguments(cfg: Config) -> Iterator[Problem]:
     for name in [name for name, value in args.items() if name in known and value != known[name].default]:
         for why in [why for begin, why in NOT_HERE.items() if name.startswith(begin)]:
             yield conflict(cfg, f"algo.args.{name}", why)
+        for why in [why for (old, given), why in REMOVED.items() if name == old and given in (None, args[name])]:
+            yield conflict(cfg, f"algo.args.{name}", f"TRL 2.0 has it no more; {why}")
     if "num_train_epochs" in args and (steps := args.get("max_steps", -1)) > 0:
         why = f" with algo.args.max_steps={steps}; add algo.args.max_steps=-1"
         yield conflict(cfg, "algo.args.num_train_epochs", why, "idle")

@@ -138,8 +138,6 @@ def _list_needed(cfg: Config) -> Iterator[tuple[str, str, str, str]]:
         yield "vllm", _name_vllm(cfg), "vLLM", f"{way}, or generation=trl"
     if cfg.eval.engine == "vllm":
         yield "vllm", "eval.engine", "vLLM", f"{way}, or eval.engine=auto"
-    if cfg.algo.args.get("use_liger_kernel"):
-        yield "liger_kernel", "algo.args.use_liger_kernel", "liger-kernel", "pip install liger-kernel, or leave it out"
 
 
 def check_scale(cfg: Config) -> Iterator[Problem]:

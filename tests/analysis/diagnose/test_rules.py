@@ -375,6 +375,14 @@ def test_the_second_half_of_a_run_ends_with_its_budget_of_tokens():
     assert ["policy_stands_still" in names for names in found] == [False, True]
 
 
+@pytest.mark.parametrize(("failures", "found"), [(1.5, ["tool_calls_fail"]), (0.9, [])])
+def test_tools_whose_calls_fail_are_named(failures, found):
+    evaluation = make_evaluation()
+    evaluation["trained"] |= {"tool_calls": interval(2, 0.1), "tool_failures": interval(failures, 0.1)}
+    report = judge({}, "grpo", evaluation, make_config("grpo", {"learning_rate": 1e-3}), cases.make_calibration())
+    assert [name for name in report.found if name == "tool_calls_fail"] == found
+
+
 @pytest.mark.parametrize(("change", "found"), [(-0.2, ["task_fell"]), (-0.05, []), (0.1, [])])
 def test_a_task_that_falls_while_another_rises_is_named(change, found):
     sets = {"gsm8k": {"paired": {"difference": interval(change, 0.05)}}}

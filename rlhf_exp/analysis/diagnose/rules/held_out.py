@@ -82,6 +82,19 @@ def task_fell(run: Signals) -> Suspicion | None:
     return Suspicion([(None, 0.0)], cause, [run.lower_rate(2)], f"held-out accuracy changed in points: {evidence}")
 
 
+@rule("warning", "evaluation/trained/tool_calls")
+def tool_calls_fail(run: Signals) -> Suspicion | None:
+    """More than half of the trained model's calls of tools in held-out episodes fail. An exact fact."""
+    calls, failures = (run.read(f"trained/{name}")["value"] for name in ("tool_calls", "tool_failures"))
+    if failures <= calls / 2:
+        return None
+    cause = (
+        "TRL gives the model the text of the error to read: it calls tools that there are not, or with arguments that"
+    )
+    evidence = f"{failures:.2f} of {calls:.2f} calls of a held-out episode fail"
+    return Suspicion([(None, 0.0)], f"{cause} they refuse", [run.lower_rate(2)], evidence)
+
+
 @rule("warning", "logps/chosen", of=IMPLICIT)
 def chosen_falls(run: Signals) -> Suspicion:
     """Log of the recent negative log-probability of chosen answers over that of the start: likelihood displacement
