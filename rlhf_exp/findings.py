@@ -16,9 +16,9 @@ FINDINGS = (
     "sampled_apart_from_trained", "entropy_collapse", "entropy_explosion", "policy_stands_still", "clip_fraction",
     "explained_variance", "value_loss_spike", "no_reward_variance", "reward_fell", "control_arm",
     "reward_without_gain", "one_component_carries_the_reward", "over_optimisation", "overfitting", "accuracy_fell",
-    "no_measurable_gain", "task_fell", "tool_calls_fail", "chosen_falls", "reward_model_at_chance", "ranks_by_length", "nonfinite_loss",
-    "gradient_spike", "loss_rose", "pairs_teach_nothing", "misses_end_of_text", "wrong_reference",
-    "reward_apart_from_outcome", "sampled_kl_is_cut",
+    "no_measurable_gain", "task_fell", "tool_calls_fail", "chosen_falls", "reward_model_at_chance",
+    "ranks_by_length", "nonfinite_loss", "gradient_spike", "loss_rose", "pairs_teach_nothing", "misses_end_of_text",
+    "wrong_reference", "reward_apart_from_outcome", "sampled_kl_is_cut",
 )  # fmt: skip
 """The names of all findings, for `monitor.stop_on` and `monitor.ignore`."""
 
