@@ -33,6 +33,8 @@ FAR_BELOW = 10
 would detect it."""
 FEW = 2
 """So many differences without a verdict are named, and so many findings of a setting."""
+MOST_FIGURES = 3
+"""So many figures have their differences in a sentence."""
 MOST_SIZES = 6
 """Of more contrasts than these a sentence says the names alone."""
 CLOSE = 1.05
@@ -45,8 +47,8 @@ class Answer(NamedTuple):
     """Remarks.
 
     Attributes:
-        main: which setting is the best, what each varied key changes or else what the settings gained, and what is sick
-            or else cannot be told; before them what cannot be compared.
+        main: what each varied key changes, what cannot be compared, which setting is the best, if no key was varied
+            alone what the settings gained, and what is sick or else cannot be told.
         more: the answers to further questions.
     """
 
@@ -150,7 +152,7 @@ def describe_answer(groups: Groups, measured: Groups, tests: dict[str, Tests], a
     keys = [*_tell_keys(measured, tests)] if is_one_task else []
     gains, further = (pairs, starts) if any(found.named for found in tests.values()) else (starts, pairs)
     last, other = ([health], unclear) if health.kind != "ok" or not unclear else (unclear, [health])
-    return Answer([*_tell_limits(groups, measured), *keys, *best, *([] if keys else gains), *last],
+    return Answer([*keys, *_tell_limits(groups, measured), *best, *([] if keys else gains), *last],
                   [*(gains if keys else ()), *further, *others, *other])  # fmt: skip
 
 
@@ -267,16 +269,23 @@ def _tell_starts(tests: dict[str, Tests]) -> Iterator[Block]:
 
 
 def _tell_others(tests: dict[str, Tests], about: Collection[str]) -> Iterator[Block]:
-    """The differences in further figures that the best or the named setting has."""
-    parts = []
+    """The clear differences in further figures that the best or the named setting has, of many the first; and in which
+    figures it has none."""
+    parts, unclear = [], []
     for name, found in list(tests.items())[1:]:
         pairs = [pair for pair in found.pairs if found.named or pair.first == found.pairs[0].first]
-        if name in about and pairs:
-            clear = [pair for pair in pairs if pair.verdict]
-            whose = "" if found.named else f"{pairs[0].first} is "
-            parts.append(f"{name}: {f'{whose}{_tell(found, clear)}' if clear else 'no clear difference'}")
+        if clear := [pair for pair in pairs if pair.verdict and name in about]:
+            shown = clear[: FEW if len(clear) <= FEW else 1]
+            more = f", and {len(clear) - 1} more differ" if len(clear) > FEW else ""
+            parts.append(f"{name}: {'' if found.named else f'{pairs[0].first} is '}{_tell(found, shown)}{more}")
+        elif pairs and name in about:
+            unclear.append(name)
+    hidden = len(parts) - MOST_FIGURES
+    tables = f"{hidden} more figure{' differs' if hidden == 1 else 's differ'}, in the tables below"
+    parts[MOST_FIGURES:] = [tables] if hidden > 0 else []
+    parts += [f"no clear difference in {', '.join(unclear)}"] if unclear else []
     if parts:
-        yield Callout("info", "In other figures.", _close(parts))
+        yield Callout("info", "In other figures.", begin(_close(parts)))
 
 
 def _tell_costs(groups: Groups) -> Iterator[Block]:

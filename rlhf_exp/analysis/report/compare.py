@@ -9,7 +9,7 @@ A setting is the config without the seed (groups.py).
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import itemgetter
@@ -21,6 +21,7 @@ from rlhf_exp.analysis.report.columns import Column, at, fill, join_notes, list_
 from rlhf_exp.analysis.report.curves import HEADING, plot_runs, show_curves
 from rlhf_exp.analysis.report.grid import describe_grid, list_differences
 from rlhf_exp.analysis.report.groups import (
+    MANY,
     Groups,
     find_setting,
     find_shared,
@@ -31,7 +32,7 @@ from rlhf_exp.analysis.report.groups import (
     sort_runs,
 )
 from rlhf_exp.analysis.report.learning import describe_learning
-from rlhf_exp.analysis.report.page import NOTES, Block, Figures, Heading, Table, Text, footnote
+from rlhf_exp.analysis.report.page import NOTES, Block, Code, Figures, Heading, Table, Text, footnote
 from rlhf_exp.analysis.report.plots import Plot, plot_frontier, plot_gains, plot_readings
 from rlhf_exp.analysis.report.samples import compare_samples
 from rlhf_exp.analysis.report.summary import describe_status
@@ -101,15 +102,23 @@ def describe_runs(found: Comparison) -> list[Block]:
     blocks += describe_learning(measured) + compare_samples(measured)
     blocks += _describe_tests(measured, tests, about) if measured else []
     blocks += [Heading("Every run", folded=True), all_runs] if tests else []
-    return [*blocks, Text("In brackets: 95% intervals over the held-out rows.")]
+    blocks.append(Text("In brackets: 95% intervals over the held-out rows."))
+    return blocks + (describe_commands(run.info.command for run in runs) if found.labels is None else [])
+
+
+def describe_commands(commands: Iterable[str | None]) -> list[Block]:
+    """The commands that made runs; nothing if one is not known, or of many."""
+    known = [*dict.fromkeys(commands)]
+    codes = [Code(command) for command in known if command]
+    return [Heading("How to repeat it"), *codes] if len(codes) == len(known) <= MANY else []
 
 
 def tabulate_study(found: Comparison) -> list[Block]:
     """A row per setting, with its seeds and the main figures, and the answer in three sentences."""
     if not found.measured:
         return [Text("No run was measured after training.")]
-    table = _table(found.measured, _choose(columns.SHORT, found.about, found.measured), found.tests)
-    return [table, footnote(NOTES["study"]), *found.remarks.main]
+    shown = _choose(columns.SHORT, found.about, found.measured)
+    return [_table(found.measured, shown, found.tests), Text(_explain(shown, found.tests)), *found.remarks.main]
 
 
 def _describe_results(
@@ -125,9 +134,16 @@ def _describe_results(
     shown = _choose(columns.MEASURED, about, measured)
     table = _table(measured, shown, tests)
     marked = f"{NOTES['marked']} " if table.marked else ""
-    blocks: list[Block] = [Heading("Results over seeds"), table]
+    blocks: list[Block] = [Heading("Results over seeds"), table, Text(_explain(shown, tests))]
     blocks.append(footnote(f"{marked}{NOTES['seeds']} {join_notes(shown)}"))
     return [*figures, *blocks, *more, *describe_grid(measured, main), *list_differences(measured)]
+
+
+def _explain(shown: list[Column], tests: dict[str, answer.Tests]) -> str:
+    """Which intervals a table over seeds has."""
+    main = answer.find_main(tests)
+    is_tested = main is not None and bool(main.gains) and columns.GAINS.get(main.column.name) in shown
+    return f"{NOTES['study']} {NOTES['tested']}" if is_tested else NOTES["study"]
 
 
 def _plot_results(measured: Groups, tests: dict[str, answer.Tests]) -> list[Plot]:

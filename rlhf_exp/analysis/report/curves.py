@@ -41,6 +41,9 @@ CURVES, HELD_OUT_CURVES, RUN_CURVES = ([Curve(**curve) for curve in TEXTS[key]] 
 FAMILIES = ("Held-out rows", "Rewards and outcomes", "Distance from the start model", "Length", "Optimizer")
 OTHER_KLS = ("sampled_kl", "validation_kl")
 """Curves that a run with the exact KL of its probe does not need."""
+PERCENT = {key for curve in CURVES + HELD_OUT_CURVES + RUN_CURVES for unit, keys in curve.units.items()
+           if unit.endswith("%") for key in keys}  # fmt: skip
+"""Shares, which charts show in percent."""
 COMPONENT = re.compile("rewards/(.+)/mean")
 
 AXES = {"step": "step", "trained_tokens": "tokens trained on", "time_s": "seconds"}
@@ -123,7 +126,7 @@ def _show_run(run: Run, every: int) -> dict:
     rows, over these rows; and when its findings and alarms began and ended."""
     held_out = {key for key in run.logged if key.startswith(HELD_OUT)}
     rows = [row for i, row in enumerate(run.metrics) if i % every == 0 or not held_out.isdisjoint(row)]
-    columns = {key: shorten([row.get(key) for row in rows], key in AXES) for key in run.logged}
+    columns = {key: shorten([row.get(key) for row in rows], key in AXES, _scale(key)) for key in run.logged}
     series = {key: values for key, values in columns.items() if any(value is not None for value in values)}
     marks = []
     for one in run.diagnosis.findings if run.diagnosis.health else run.alarms:
@@ -132,14 +135,15 @@ def _show_run(run: Run, every: int) -> dict:
     intervals = {}
     for name, at_step in measure_points(run).items():
         measured = [at_step.get(row["step"]) for row in rows]
-        ends = {end: shorten([of and of[end] for of in measured], False) for end in ("low", "high")}
-        intervals[f"{HELD_OUT}{name}"] = ends
+        scale = _scale(key := f"{HELD_OUT}{name}")
+        intervals[key] = {end: shorten([of and of[end] for of in measured], False, scale) for end in ("low", "high")}
     return {"rows": series, "marks": marks, "intervals": intervals}
 
 
-def shorten(values: Iterable[Any], whole: bool) -> list[float | None]:
-    """Numbers in four digits, of an axis in hundredths; None for what is none, or not finite."""
-    found = np.array([value if isinstance(value, int | float) else np.nan for value in values], dtype=np.float64)
+def shorten(values: Iterable[Any], whole: bool, scale: int = 1) -> list[float | None]:
+    """Numbers, `scale` times, in four digits, of an axis in hundredths; None for what is none, or not finite."""
+    numbers = [value if isinstance(value, int | float) else np.nan for value in values]
+    found = scale * np.array(numbers, dtype=np.float64)
     known = np.isfinite(found)
     safe = np.where(known & (found != 0), found, 1.0)
     digits = 2 if whole else 3 - np.floor(np.log10(np.abs(safe)))
@@ -152,16 +156,21 @@ def _trace(run: Run, keys: dict[str, str], axis: str) -> Trace:
     first = next(iter(keys))
     for key in (key for key in keys if key in run.logged and (key == first or not keys[key])):
         if rows := [row for row in run.metrics if row.get(key) is not None and axis in row]:
-            return {row["step"]: (row[axis], row[key]) for row in rows}
+            return {row["step"]: (row[axis], _scale(key) * row[key]) for row in rows}
     return {}
+
+
+def _scale(key: str) -> int:
+    return 100 if key in PERCENT else 1
 
 
 def _plot_curve(run: Run, curve: Curve) -> Plot | None:
     """Panels over the same steps, one for each unit, of the metrics that were logged; None if none was."""
     panels = []
     for unit, keys in curve.units.items():
-        series = [(run.series(key), label) for key, label in keys.items()]
-        lines = [Line(*values, label, style=choose_style(i)) for i, (values, label) in enumerate(series) if values[0]]
+        series = [(*run.series(key), key) for key in keys]
+        lines = [Line(x, _scale(key) * np.array(y, dtype=float), keys[key], style=choose_style(i))
+                 for i, (x, y, key) in enumerate(series) if x]  # fmt: skip
         panels += [Panel("step", unit, lines)] if lines else []
     return Plot(curve.name, curve.caption, panels, 2 + 1.3 * len(panels)) if panels else None
 

@@ -15,10 +15,12 @@ from rlhf_exp.analysis.stats import SHARES, Interval
 if TYPE_CHECKING:
     from rlhf_exp.analysis.report.columns import Column
 
-# Okabe and Ito's palette, which readers with any colour vision can distinguish; without yellow, faint on white.
-PALETTE = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000")
+# Okabe and Ito's palette, which readers with any colour vision can distinguish, with violet in the place of yellow,
+# which is faint on white.
+PALETTE = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000", "#9a4dff")
 BLUE, GREY = PALETTE[0], "#8c959f"
 DASHES = ("-", "--", ":", "-.")
+MARKERS = "os^D"
 WIDTH = 5.6
 STYLE = Path(__file__).parents[2] / "assets" / "report.mplstyle"
 MANY = 30
@@ -98,6 +100,12 @@ def choose_style(place: int) -> Style:
     return {"color": PALETTE[place % len(PALETTE)], "linestyle": DASHES[place // len(PALETTE) % len(DASHES)]}
 
 
+def choose_mark(place: int) -> Style:
+    """A mark without a curve, of the colour of the group at a place; beyond the palette it has another form."""
+    marker = MARKERS[place // len(PALETTE) % len(MARKERS)]
+    return choose_style(place) | {"marker": marker, "markersize": 7, "linestyle": "none"}
+
+
 def cut(label: str) -> str:
     """The first LABEL letters of a label."""
     return label if len(label) <= LABEL else f"{label[: LABEL - 3].rstrip()}..."
@@ -136,9 +144,8 @@ def plot_frontier(kls: dict[str, Interval | None], levels: dict[str, Interval | 
     known = {label: (kl, level) for label, level in levels.items() if level and (kl := kls[label])}
     lines = []
     for place, (label, (kl, level)) in enumerate(known.items() if len(known) > 1 else ()):
-        style = choose_style(place) | {"marker": "o", "markersize": 7, "linestyle": "none"}
         bounds = np.maximum(read_bounds([kl]), 0), read_bounds([level], scale)
-        lines.append(Line([kl["value"]], [scale * level["value"]], label, *bounds, style=style))
+        lines.append(Line([kl["value"]], [scale * level["value"]], label, *bounds, style=choose_mark(place)))
     panel = Panel("KL to the start model, nats per completion", f"held-out {unit}", lines)
     return Plot("frontier", f"Held-out {unit} against the KL, with 95% intervals", [panel], 3.0)
 
@@ -150,8 +157,7 @@ def plot_readings(strict: dict[str, Interval | None], lenient: dict[str, Interva
     for place, (reading, means) in enumerate(readings.items() if any(lenient.values()) else ()):
         found = {row + 0.2 * place - 0.1: mean for row, mean in enumerate(means.values()) if mean}
         values, bounds = [100 * mean["value"] for mean in found.values()], read_bounds([*found.values()], 100)
-        style = {"color": PALETTE[place], "marker": "o", "markersize": 7, "linestyle": "none"}
-        lines.append(Line(values, list(found), reading, bounds, style=style))
+        lines.append(Line(values, list(found), reading, bounds, style=choose_mark(place)))
     panel = Panel("held-out accuracy, %", "", lines, [cut(label) for label in strict])
     caption = "Held-out accuracy, by the strict form of an answer and by a lenient reading, with 95% intervals"
     return Plot("readings", caption, [panel], 1.3 + 0.36 * len(strict))

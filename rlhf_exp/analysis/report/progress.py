@@ -19,6 +19,7 @@ from rlhf_exp.runs.records import Section
 
 HEIGHT = 360
 """On the page, in pixels."""
+OTHER_ROWS = "; the validation rows are none of the held-out rows"
 
 
 class Series(NamedTuple):
@@ -49,13 +50,14 @@ def describe_progress(run: Run) -> list[Block]:
         family, best = find_best(run)
         ends = dict.fromkeys((0, max(1, run.info.steps)), exact(at("accuracy", "value")(best)))
         series.append(Series(f"start model with its sampling changed ({family})", ends, 1, "dash"))
-    return [_draw(figure, series)] if series else []
+    others = bool(points and sides) and {*run.validation[0].id}.isdisjoint(row.id for row in run.samples)
+    return [_draw(figure, series, OTHER_ROWS if others else "")] if series else []
 
 
-def _draw(figure: str, series: list[Series]) -> Widget:
+def _draw(figure: str, series: list[Series], note: str) -> Widget:
     """A chart without controls, and a picture of the same."""
     unit, scale = ("accuracy, %", 100) if figure == "accuracy" else (figure, 1)
-    caption = f"Held-out {unit}, over training, with 95% intervals"
+    caption = f"Held-out {unit}, over training, with 95% intervals{note}"
     steps = sorted({step for one in series for step in one.points})
     rows: dict[str, list[float | None]] = {"step": [*steps]}
     intervals, keys, lines = dict[str, object](), list[Any](), list[Line]()

@@ -81,7 +81,8 @@ def compare_samples(groups: Groups) -> list[Block]:
         starts = {of[row][0].completion: ("start model", of[row][0]) for of in found.values()}
         trained = [(label, of[row][1]) for label, of in found.items()]
         outcomes = {label: after.outcome for label, after in trained}
-        values = {"right settings": list(outcomes.values()).count("correct"), **outcomes}
+        right = list(outcomes.values()).count("correct") if any(outcomes.values()) else None
+        values = {"right settings": right, **outcomes}
         cards.append(_make_card(*row, values, [_show_side(*side) for side in (*starts.values(), *trained)]))
     if not cards:
         return []

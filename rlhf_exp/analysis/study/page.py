@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlhf_exp.analysis.frame import stack
-from rlhf_exp.analysis.report.compare import Comparison, describe_runs, tabulate_study
+from rlhf_exp.analysis.report.compare import Comparison, describe_commands, describe_runs, tabulate_study
 from rlhf_exp.analysis.report.curves import HEADING
 from rlhf_exp.analysis.report.groups import Groups, gather
 from rlhf_exp.analysis.report.page import (
@@ -30,7 +30,7 @@ from rlhf_exp.analysis.report.page import (
 )
 from rlhf_exp.analysis.report.single import describe_preferences, describe_run, load_runs
 from rlhf_exp.analysis.stats import LEVELS, SHARES, crossed_interval
-from rlhf_exp.analysis.study.stages import Stage, Study
+from rlhf_exp.analysis.study.stages import Job, Stage, Study
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.figures import duration, number, percent
 from rlhf_exp.runs.load import Run, refusing_damage
@@ -52,7 +52,9 @@ def write_study(study: Study) -> tuple[Path, str]:
         planned = Counter(job.arm for job in jobs)
         finished = gather([run for run in runs if run.status == "finished"], labels)
         done = {arm: finished[arm] for arm in planned if arm in finished}
-        rows = [[arm, f"{len(done.get(arm, ()))} of {n}", *_sum_cost(done.get(arm))] for arm, n in planned.items()]
+        sets, repeat = _list_own(jobs), describe_commands([study.command])
+        rows = [[arm, f"{len(done.get(arm, ()))} of {n}", *_sum_cost(done.get(arm)), sets[arm]]
+                for arm, n in planned.items()]  # fmt: skip
         stages = {job.folder: stage for stage in study.stages.values() for job in stage.jobs}
         compared, *others = _divide(stages, [run for run in runs if run.trains], labels) or [runs]
         found = Comparison(compared, stages[compared[0].path].against, labels) if len(compared) > 1 else None
@@ -65,7 +67,7 @@ def write_study(study: Study) -> tuple[Path, str]:
         shown = Figures([plots[name] for name in study.pictures if name in plots])
         end = next((i for i, block in enumerate(blocks) if isinstance(block, Figures | Widget)), len(blocks))
         told = [*blocks[:end], shown, *_take_table(blocks[end:]), *claims,
-                Text("report.html has all, tables/ every table.")]  # fmt: skip
+                Text("report.html has all, tables/ every table."), *repeat]  # fmt: skip
         alone = {arm: group for arm, group in done.items() if not group[0].trains}
         place = next((i for i, block in enumerate(blocks) if block == HEADING), len(blocks))
         blocks[place:place] = [*(describe_alone(alone) if alone else []), *claims]
@@ -76,7 +78,8 @@ def write_study(study: Study) -> tuple[Path, str]:
             if family[0].trains_scorer:
                 best = max(family, key=lambda run: len(done.get(labels[run.path], ())))
                 blocks += [Text(f"Of {labels[best.path]}, {best.path.name}:"), *describe_preferences(best)]
-        blocks += [Heading("Stages"), Table(["arm", "runs finished", "time of all", "most memory"], rows)]
+        head = ["arm", "runs finished", "time of all", "most memory", "sets"]
+        blocks += [Heading("Stages"), Table(head, rows), *repeat]
         _write_tables(blocks, study.out / "tables")
         return write_page(blocks, study.out, told=told), answer
 
@@ -144,6 +147,14 @@ def _list_rows(run: Run) -> frozenset[tuple[str, str]]:
     """The held-out rows that it was measured on."""
     rows: Sequence[Pair | Completion] = run.preferences if run.trains_scorer else run.sampled("baseline")
     return frozenset((row.id, row.prompt) for row in rows)
+
+
+def _list_own(jobs: list[Job]) -> dict[str, str]:
+    """What each arm sets, without what all arms set, its folder, seeds and the runs that it needs."""
+    found = {job.arm: [text for text in job.overrides if not text.startswith(("hydra", "seed=", *job.needs))]
+             for job in jobs}  # fmt: skip
+    shared = set.intersection(*map(set, found.values()))
+    return {arm: " ".join(text for text in texts if text not in shared) for arm, texts in found.items()}
 
 
 def _sum_cost(group: list[Run] | None) -> tuple[str, str]:

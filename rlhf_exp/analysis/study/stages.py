@@ -7,6 +7,7 @@ docs/studies.md has the format. A file without `stages:`, a sweep of Hydra's, is
 """
 
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
@@ -61,7 +62,8 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True)
 class Study:
-    """A study's file. `asks`: the comment at its beginning; `out`: the folder of all its runs, and of its report."""
+    """A study's file. `asks`: the comment at its beginning; `out`: the folder of all its runs, and of its report;
+    `command`: what runs it."""
 
     file: Path
     title: str
@@ -70,6 +72,7 @@ class Study:
     out: Path
     stages: dict[str, Stage]
     pictures: list[str]
+    command: str
 
 
 def list_studies() -> dict[str, str]:
@@ -97,7 +100,9 @@ def read_study(name: str, overrides: Sequence[str] = (), out: str | None = None)
         raise ConfigError(problems)
     claims = file.parent / "claims" / f"{values['claims']}.yaml" if "claims" in values else None
     study = Study(file, _find_title(file, values), _read_comment(file), claims, Path(out or f"outputs/{file.stem}"), {},
-                  values.get("pictures", PICTURES))  # fmt: skip
+                  values.get("pictures", PICTURES),
+                  shlex.join(["python", "-m", "rlhf_exp", "study", name, *overrides, *(["--out", out] if out else [])])
+                  )  # fmt: skip
     with explaining(overrides):
         if "stages" not in values:
             options = [*overrides, *([set_text("hydra.sweep.dir", out)] if out else [])]

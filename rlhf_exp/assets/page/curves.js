@@ -13,6 +13,8 @@ const GRID = 400; // points of a curve that several runs share
 const FEW = 40; // up to so many points of a curve are drawn as dots, and not smoothed
 const EACH_RUN = 12; // up to so many runs each has its own line
 const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3]];
+const COLOURS = 8; // of the style sheet; further settings have the same ones, with other dashes
+const chooseDash = (place) => Math.floor(place / COLOURS) % DASHES.length;
 
 /** Values of a run against an axis, without those that are missing: {x, y, raw, kept}. At step 0 nothing is spent. */
 function readCurve(run, metric, axis, weight) {
@@ -97,7 +99,7 @@ function drawSettings(content, chart, state) {
     const own = found.map(({ curve }) => interpolate(curve, x));
     if (!own.length) return;
     const over = (join) => x.map((_, i) => (own.every((y) => y[i] != null) ? join(own.map((y) => y[i])) : null));
-    const style = { colour: place % 7, dash: Math.floor(place / 7) % DASHES.length, setting: place };
+    const style = { colour: place % COLOURS, dash: chooseDash(place), setting: place };
     if (own.length > 1 && drawn.length <= EACH_RUN) {
       for (const y of own) lines.push({ label: "", y, width: 1, alpha: 0.35, ...style });
     }
@@ -113,7 +115,7 @@ function drawSettings(content, chart, state) {
 function readColours() {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(name).trim();
-  return { text: read("--dim"), line: read("--line"), lines: Array.from({ length: 7 }, (_, i) => read(`--c${i}`)),
+  return { text: read("--dim"), line: read("--line"), lines: Array.from({ length: COLOURS }, (_, i) => read(`--c${i}`)),
     warning: read("--c1"), error: read("--c3"), info: read("--c0") }; // prettier-ignore
 }
 
@@ -136,7 +138,7 @@ function drawMarks(plot, content, state, colours) {
     for (const mark of run.marks) {
       const [from, to] = mark.steps.map((step) => plot.valToPos(placeStep(run, step, state.axis) ?? NaN, "x", true));
       if (!(from >= bbox.left - 1 && from <= bbox.left + bbox.width + 1)) continue;
-      ctx.fillStyle = content.runs.length > 1 ? colours.lines[run.setting % 7] : colours[mark.kind];
+      ctx.fillStyle = content.runs.length > 1 ? colours.lines[run.setting % COLOURS] : colours[mark.kind];
       const foot = bbox.top + bbox.height;
       ctx.beginPath();
       ctx.moveTo(from - 6, foot);
@@ -204,7 +206,7 @@ function writeTip(tip, plot, lines, content, state, axisLabel) {
       return make(
         "div",
         {},
-        make("i", { class: `c${line.colour}` }),
+        make("i", { class: `c${line.colour} d${line.dash ?? 0}` }),
         `${line.label} ${writeNumber(line.y[idx])}${range}`,
       );
     }),
@@ -363,7 +365,7 @@ WIDGETS.curves = (element, content) => {
       const button = make(
         "button",
         { type: "button", "aria-pressed": "true" },
-        make("i", { class: `c${place % 7}` }),
+        make("i", { class: `c${place % COLOURS} d${chooseDash(place)}` }),
         label,
       );
       button.onclick = () => {

@@ -78,7 +78,10 @@ def test_the_answer_tells_the_figures_that_a_change_is_about(groups):
             run.config["reward"] = {"weights": {"outcome": 1.0, "overlong": weight}}
             run.config["algo"]["args"]["beta"] = weight
     assert {"truncation", "tokens", "KL"} <= set(find_about(groups, compare_figures(groups)))
-    assert "truncation: no clear difference" in said(groups)["In other figures."]
+    told = said(groups)["In other figures."]
+    assert re.match(
+        r"Failed answers: \w+ is below bnpo \(-[^;]*; no clear difference in truncation, tokens, KL\.", told
+    )
 
 
 def test_a_study_says_what_is_best_what_was_gained_and_what_is_sick_or_cannot_be_told(groups):
@@ -138,6 +141,10 @@ def test_of_many_settings_names_are_told_and_tables_are_folded(groups):
     assert all(label in found["Against the start model."] for label in many)
     assert "[" not in found["Against the start model."] and "The others." not in found
     assert "above bnpo0, bnpo1, bnpo2" in found["No setting is clearly the best."]
+    assert re.match(r"Reward: \w+ is above bnpo\d \([^)]*\), and 2 more differ; failed ", found["In other figures."])
+    own = tests | {f"own {place}": tests["failed answers"] for place in range(3)}
+    [told] = [one.text for one in describe_answer(many, many, own, own).more if one.title == "In other figures."]
+    assert told.count("2 more differ; ") == 3 and "; 2 more figures differ, in the tables below; no clear" in told
     few = [block for block in tabulate_tests(compare_figures(groups), list(tests)) if isinstance(block, Table)]
     assert [bool(table.folded) for table in few] == [False, *[True] * (len(few) - 1)]
 

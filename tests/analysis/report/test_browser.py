@@ -242,6 +242,6 @@ def test_a_comparison_has_a_curve_for_each_setting_that_can_be_hidden_and_held_o
         tmp_path,
     )
     assert len(names) == 2 and pressed == ["false", "true"]
-    assert caption.startswith("On validation rows, in training (accuracy)")
-    at_start = "0.3125 [0.1416, 0.556]"
+    assert caption.startswith("On validation rows, in training (accuracy, %)")
+    at_start = "31.25 [14.16, 55.6]"
     assert tip == f"tokens trained on 0grpo {at_start}ppo {at_start}"

@@ -28,6 +28,9 @@ def test_each_key_is_compared_over_the_settings_that_differ_in_it_alone(swept):
     assert (loss.first, loss.second, loss.verdict) == ("grpo", "bnpo", 1)
     assert loss.interval["value"] == pytest.approx(sum(gaps) / 2)
     assert beta.verdict == 0 and beta.interval["low"] <= 0 <= beta.interval["high"]
+    swept["bnpo beta=0.1"][0].info.model = "other"
+    first, caution, *_ = said(swept)
+    assert (first, caution) == ("What mattered.", "Caution.")
     told = said(swept)["What mattered."]
     assert "loss_type: grpo is above bnpo (+" in told and " is not clearly different from 0." in told
 

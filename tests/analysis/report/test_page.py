@@ -9,8 +9,19 @@ from markdown_it import MarkdownIt
 
 from rlhf_exp.analysis.report import write_live, write_report
 from rlhf_exp.analysis.report.columns import DIFFERENCE
-from rlhf_exp.analysis.report.page import Callout, Code, Figures, Heading, Pair, Table, Text, to_markdown, write_page
-from rlhf_exp.analysis.report.plots import Line, Panel, Plot, draw, plot_gains
+from rlhf_exp.analysis.report.page import (
+    ASSETS,
+    Callout,
+    Code,
+    Figures,
+    Heading,
+    Pair,
+    Table,
+    Text,
+    to_markdown,
+    write_page,
+)
+from rlhf_exp.analysis.report.plots import Line, Panel, Plot, choose_mark, choose_style, draw, plot_gains
 from rlhf_exp.errors import printable
 from rlhf_exp.evaluation.preferences import summarise_preferences
 from rlhf_exp.runs import records
@@ -54,6 +65,13 @@ def test_markdown_shows_every_text_as_it_is(text):
         fences = [token.content for token in tokens if token.type == "fence"]
         assert set(fences) <= {printable(text) + "\n"}
         assert len(fences) == {Code: 1, Pair: 3}.get(type(block), 0)
+
+
+def test_the_curves_of_eight_settings_differ_in_colour_on_paper_and_on_the_page():
+    colours = {choose_style(place)["color"] for place in range(8)}
+    style = (ASSETS / "report.css").read_text()
+    assert len(colours) == len(re.findall(r"i\.c\d ", style)) == len(set(re.findall(r"--c\d: (#\w+)", style)[:8])) == 8
+    assert choose_mark(8)["color"] == choose_mark(0)["color"] and choose_mark(8)["marker"] != choose_mark(0)["marker"]
 
 
 def test_intervals_of_shares_that_are_all_or_nothing_can_be_drawn(tmp_path, drawn):

@@ -148,14 +148,19 @@ def test_samples_are_the_first_of_each_kind_in_the_order_of_the_rows(run_dir, ke
 def test_the_picture_of_a_run_has_its_measurements_its_start_and_end_and_what_takes_no_training(run_dir, edit_info):
     edit_info(run_dir, best=None)
     [widget] = describe_progress(load_run(run_dir))
-    [chart], [run] = widget.content["charts"], widget.content["runs"]
-    validation, sides, untrained = (run["rows"][key] for key, *_ in chart["series"])
+    [chart], [shown] = widget.content["charts"], widget.content["runs"]
+    validation, sides, untrained = (shown["rows"][key] for key, *_ in chart["series"])
     assert [style for *_, style in chart["series"]] == [
         {"colour": 0, "band": 1}, {"colour": 6, "dots": 1}, {"colour": 1, "dash": 1}
     ]  # fmt: skip
-    assert len(run["rows"]["step"]) == len(validation) > 2 and None not in validation
+    assert len(shown["rows"]["step"]) == len(validation) > 2 and None not in validation
     assert (sides[0], sides[-1], {*sides[1:-1]}) == (10.42, 14.58, {None})
     assert (untrained[0], untrained[-1]) == (16.67, 16.67)
+    assert chart["caption"].endswith("intervals; the validation rows are none of the held-out rows")
+    run = load_run(run_dir)
+    run.validation[0].id[0] = run.samples[0].id
+    [widget] = describe_progress(run)
+    assert widget.content["charts"][0]["caption"].endswith("intervals")
 
 
 def test_a_run_has_one_table_of_its_evaluation_sets(run_dir, edit):

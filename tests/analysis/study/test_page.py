@@ -42,7 +42,15 @@ def test_a_study_ends_with_its_answer_and_has_its_claims_on_a_page_of_their_own(
     jobs = []
     for loss, gain in {"grpo": 0.4, "bnpo": 0.0}.items():
         for seed in range(3):
-            jobs.append(Job([], tmp_path / "out" / f"{loss}-{seed}", loss, str(seed), {}))
+            jobs.append(
+                Job(
+                    ["max_tokens=64", f"loss_type={loss}", f"seed={seed}"],
+                    tmp_path / "out" / f"{loss}-{seed}",
+                    loss,
+                    str(seed),
+                    {},
+                )
+            )
             write_run(jobs[-1].folder, seed, loss, gain)
     claims = tmp_path / "claims.yaml"
     claims.write_text(
@@ -53,7 +61,16 @@ def test_a_study_ends_with_its_answer_and_has_its_claims_on_a_page_of_their_own(
     (tmp_path / "out" / "tables").mkdir()
     (tmp_path / "out" / "tables" / "000_stale.csv").touch()
     page, answer = write_study(
-        Study(claims, "Two losses", "Which is best?", claims, tmp_path / "out", stages, ["gains"])
+        Study(
+            claims,
+            "Two losses",
+            "Which is best?",
+            claims,
+            tmp_path / "out",
+            stages,
+            ["gains"],
+            "python -m rlhf_exp study losses",
+        )
     )
     told = (tmp_path / "out" / "report.md").read_text()
     assert "Best. grpo, with a held-out accuracy of " in answer and "**Best.** grpo" in told
@@ -63,5 +80,10 @@ def test_a_study_ends_with_its_answer_and_has_its_claims_on_a_page_of_their_own(
     assert "| a-1 | supported | It gains. |" in (tmp_path / "out" / "claims.md").read_text()
     tables = {path.name[4:]: path.read_text() for path in (tmp_path / "out" / "tables").iterdir()}
     assert "stale.csv" not in tables
+    assert "python -m rlhf_exp study losses" in told and "python -m rlhf_exp study losses" in page.read_text()
+    assert (
+        tables["stages.csv"].splitlines()[1].startswith("grpo,3 of 3,")
+        and tables["stages.csv"].count("loss_type=") == 2
+    )
     assert tables["results_over_seeds.csv"].startswith("setting,seeds,difference,")
     assert "supported" in tables["the_hand_made_study_and_these_runs.csv"]

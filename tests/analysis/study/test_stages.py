@@ -102,6 +102,7 @@ def test_what_a_study_does_not_take_is_refused(read, text):
 
 def test_a_sweep_of_hydra_is_a_study_of_one_stage_in_its_own_folders():
     study = read_study("countdown_loss_x_tokens", ["loss_type=grpo", "max_tokens=32", "seed=1"])
+    assert study.command == f"python -m rlhf_exp study {study.file.stem} loss_type=grpo max_tokens=32 seed=1"
     [stage] = study.stages.values()
     [job] = stage.jobs
     folder = "outputs/countdown_loss_x_tokens/loss_type-grpo_max_tokens-32_seed-1"
