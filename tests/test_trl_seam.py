@@ -7,6 +7,7 @@ import pytest
 from transformers import GenerationMixin, Trainer
 from trl import DistillationTrainer, DPOTrainer, GRPOTrainer, RewardTrainer, RLOOTrainer, SFTTrainer
 from trl.generation.vllm_generation import VLLMGeneration
+from trl.models.utils import unwrap_model_for_generation
 from trl.trainer import utils
 
 from rlhf_exp import processes
@@ -131,6 +132,8 @@ SIGNATURES = [
     (DistillationTrainer._generate_and_score_completions, "self inputs"),
     (DistillationTrainer._generate_single_turn, "self prompt_ids images multimodal_fields has_tool_images"),
     (DistillationTrainer._compute_loss, "self unwrapped_student inputs num_items_in_batch"),
+    (unwrap_model_for_generation,
+     "model accelerator gather_deepspeed3_params generation_kwargs gradient_checkpointing_kwargs"),
     (Trainer._clip_grad_norm, "self model"),
     (Trainer._save, "self output_dir state_dict"),
 ]  # fmt: skip

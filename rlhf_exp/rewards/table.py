@@ -113,8 +113,11 @@ def environment(
     cfg: "Config", task: "TaskRows", /, completions: Texts, environments: Texts | None = None,
     earned: list[float] | None = None, **columns: Any,
 ) -> list[float]:  # fmt: skip
-    """What each episode's environment pays: its `get_reward()`. The evaluation has `earned` it already."""
-    return [one._pay() for one in environments or []] if earned is None else earned
+    """What each episode's environment pays: its `get_reward()`. The evaluation has `earned` it already; a text that no
+    episode has written earns nothing."""
+    if earned is None:
+        earned = [one._pay() for one in environments] if environments else [0.0] * len(completions)
+    return earned
 
 
 def overlong(

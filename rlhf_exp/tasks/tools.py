@@ -50,7 +50,7 @@ class Attempts:
             self.solved = True
             return f"{expression} = {self.target} is right: answer with it"
         if found is None:
-            raise ValueError(f"must be an expression of {self.numbers}, each used once")
+            return f"must be an expression of {self.numbers}, each used once"
         left = f"; it leaves {', '.join(found.unused)} unused" if found.unused else ""
         return f"{expression} = {found.value} is not {self.target}{left}"
 
