@@ -25,6 +25,7 @@ PEFTS = ("none", "lora", "qlora")
 OWN = ROOT / "examples" / "own_task"
 FEW = ["task.train_rows=8", "eval.rows=4"]
 NEEDS = {
+    "environment": ["task.of={countdown: {}}", "model.chat_template=qwen3", "max_tokens=8"],
     "gsm8k": ["task.source=generated"],
     "hh_rlhf": ["task.source=generated"],
     "file": [f"task.path={OWN / 'rows.jsonl'}", f"task.checker={OWN / 'check.py'}:grade",
@@ -77,6 +78,10 @@ def test_a_combination_passes_its_dry_run_or_is_refused_in_one_line(
     row = ALGORITHMS[algo]
     if row.trains and row.learns_from not in TASKS[task].provides:
         assert refusal.startswith(f"algo={algo}: needs ") and f"task={task} has none" in refusal
+    elif task == "environment" and row.trains and not row.plays:
+        assert refusal.startswith(f"algo={algo}: plays no episodes with tools")
+    elif task == "environment" and refusal is not None:
+        assert " with its tools has " in refusal and model.startswith("tiny")
     elif row.by_rewards and task == "hh_rlhf":
         assert refusal.startswith(f"algo={algo}: needs a reward; use reward=model reward.path=RUN_DIR")
     elif task in ("gsm8k", "hh_rlhf") and model in CLOSED:

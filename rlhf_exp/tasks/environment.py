@@ -52,11 +52,12 @@ class Environment(Mixture):
     turns: Count = field(kw_only=True)  # type: ignore[assignment]  # it alone has some
 
     columns = ("task", "environment")
+    provides = (PROMPTS,)
     least = 1
     ready_functions = tuple(READY)
 
     def __post_init__(self) -> None:
-        vars(self).update(graded=True, demonstrates=False, gives_pairs=False, provides=(PROMPTS,))
+        vars(self).update(demonstrates=False)  # a row is learned from by playing it
 
     @property
     def chosen(self) -> dict[str, str]:

@@ -160,7 +160,8 @@ class Task(Group):
         cls.graded = hasattr(cls, "grade") or cls.build_grader is not Task.build_grader
         cls.demonstrates, cls.gives_pairs = hasattr(cls, "demonstration"), hasattr(cls, "pair")
         cls.draws_rows = hasattr(cls, "draw")
-        cls.provides = list_provided(cls.graded, cls.demonstrates, cls.gives_pairs)
+        if "provides" not in vars(cls):
+            cls.provides = list_provided(cls.graded, cls.demonstrates, cls.gives_pairs)
 
     def limit(self, graded: bool, demonstrates: bool, pairs: bool) -> None:
         """Say which of its methods this object has rows for, where the keys decide it."""

@@ -5,7 +5,7 @@ Stays here: what TRL refuses only after minutes, or never.
 
 from collections.abc import Iterator, Sequence
 
-from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, TRL_SAMPLING
+from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, TRL_SAMPLING, Algorithm
 from rlhf_exp.config.device import count_processes
 from rlhf_exp.config.rules.files import check_function
 from rlhf_exp.config.schema import TASKS, Config, conflict
@@ -25,17 +25,23 @@ def check_task(cfg: Config) -> Iterator[str]:
     algo, task = cfg.algo.name, cfg.task.name
     row, gives = cfg.algo.row, cfg.task.provides
     need = row.learns_from
+
+    def able(row: Algorithm) -> bool:
+        return row.plays or not cfg.task.turns
+
     if row.trains and need not in gives:
         tasks = [name for name, keys in TASKS.items() if need in keys.provides and name != task]
-        fitting = [name for name, other in ALGORITHMS.items() if other.learns_from in gives]
+        fitting = [name for name, other in ALGORITHMS.items() if other.learns_from in gives and able(other)]
         remedy = f" until you set {cfg.task.provided_by[need]}" if need in cfg.task.provided_by else ""
         others = f"tasks with {need.split()[-1]}: {', '.join(tasks)}; algorithms for task={task}: {', '.join(fitting)}"
         yield conflict(cfg, "algo", f"needs {need}, and task={task} has none{remedy}; {others}")
     elif need == DEMONSTRATIONS and not cfg.task.demonstrates and cfg.task.samples is None:
         yield conflict(cfg, "algo", f"needs {cfg.task.provided_by[need]}")
-    if cfg.task.turns and row.trains and need in gives and not row.plays:
-        able = ", ".join(name for name, other in ALGORITHMS.items() if other.plays)
-        yield conflict(cfg, "algo", f"plays no episodes with tools, which task={task} asks; use algo={able}, or none")
+    if row.trains and need in gives and not able(row):
+        players = ", ".join(name for name, other in ALGORITHMS.items() if able(other))
+        yield conflict(
+            cfg, "algo", f"plays no episodes with tools, which task={task} asks; use algo={players}, or none"
+        )
     if cfg.task.turns and count_processes(cfg) > 1:
         yield conflict(cfg, "task", "is played by one process; leave scale and torchrun out")
     for key, source in cfg.list_sources():
