@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import chain
+from statistics import median
 from typing import NamedTuple
 
 from rlhf_exp.analysis.frame import read, stack_settings
@@ -331,7 +332,8 @@ def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:
         return
     parts = []
     if unclear := [contrast for contrast in (*main.pairs, *main.starts) if not contrast.verdict]:
-        size = write_size(main.column, max(contrast.detectable for contrast in unclear))
+        size = write_size(main.column, median(contrast.detectable for contrast in unclear))
+        size += ", or more for half of the pairs" if len(unclear) > 1 else ""
         needed = [f"{one.first} against {one.second} {_write_needed(one)}" for one in unclear[:FEW]]
         needed += [f"and {len(unclear) - FEW} more"] if len(unclear) > FEW else []
         found = f"differences between two settings in {name} below about {size}"
