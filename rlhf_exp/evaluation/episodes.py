@@ -6,11 +6,14 @@ drawn[0].list_turns()                               # [(ids before, ids that the
 """
 
 import os
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
@@ -70,7 +73,7 @@ class Player:
         empty = Dataset.from_list(
             [{"prompt": [{"role": "user", "content": ""}], "environment": next(iter(environments))}]
         )
-        with TemporaryDirectory() as folder:  # which transformers makes
+        with _keeping_random_state(), TemporaryDirectory() as folder:  # which transformers makes
             args = GRPOConfig(
                 output_dir=folder, per_device_train_batch_size=2, num_generations=2, num_generations_eval=1, beta=0.0,
                 max_completion_length=cfg.max_tokens, max_tool_calling_iterations=cfg.task.turns, report_to=[],
@@ -98,6 +101,16 @@ class Player:
         paid = [one._pay() if self._pays else None for one in environments]
         self._ended = [*zip(completions, paid, strict=True)]
         return [0.0] * len(completions)
+
+
+@contextmanager
+def _keeping_random_state() -> Iterator[None]:
+    """TRL seeds all generators when it builds a trainer, and a policy that is being trained draws from them."""
+    states = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng():
+        yield
+    random.setstate(states[0])
+    np.random.set_state(states[1])
 
 
 def _describe(turns: list[dict[str, Any]], wrote: Sequence[int]) -> dict[str, Any]:

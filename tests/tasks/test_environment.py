@@ -1,9 +1,11 @@
 """task=environment: episodes of several turns with tools, by TRL's own loop, with given words of the policy."""
 
 import json
+import random
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation.completions import EvalSet, judge, sample_rows
@@ -80,7 +82,9 @@ def test_an_episode_is_played_graded_and_paid(tmp_path, monkeypatch):
     rows = found.task.eval
     wrong = " + ".join(map(str, rows[0]["numbers"]))
     first = [call("try_expression", expression=wrong), "I think.<answer> 1 </answer><eos>"]
+    before = random.getstate(), torch.get_rng_state()
     one, other = play(monkeypatch, found, first, [call("nope", x=1)], [f"So <answer> {wrong} </answer><eos>"])
+    assert random.getstate() == before[0] and torch.equal(torch.get_rng_state(), before[1])
     assert [turn["role"] for turn in one.turns] == ["assistant", "tool", "assistant", "tool", "assistant"]
     assert (one.tool_calls, one.tool_failures, other.tool_calls, other.tool_failures) == (2, 1, 0, 0)
     written = [first[0], call("nope", x=1), f"So <answer> {wrong} </answer><eos>"]
