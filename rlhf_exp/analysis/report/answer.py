@@ -333,7 +333,7 @@ def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:
     parts = []
     if unclear := [contrast for contrast in (*main.pairs, *main.starts) if not contrast.verdict]:
         size = write_size(main.column, median(contrast.detectable for contrast in unclear))
-        size += ", or more for half of the pairs" if len(unclear) > 1 else ""
+        size += ", for half of them more" if len(unclear) > 1 else ""
         needed = [f"{one.first} against {one.second} {_write_needed(one)}" for one in unclear[:FEW]]
         needed += [f"and {len(unclear) - FEW} more"] if len(unclear) > FEW else []
         found = f"differences between two settings in {name} below about {size}"

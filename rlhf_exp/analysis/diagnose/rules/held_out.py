@@ -82,10 +82,11 @@ def task_fell(run: Signals) -> Suspicion | None:
     return Suspicion([(None, 0.0)], cause, [run.lower_rate(2)], f"held-out accuracy changed in points: {evidence}")
 
 
-@rule("warning", "evaluation/trained/tool_calls")
+@rule("warning", "evaluation/paired/difference")
 def tool_calls_fail(run: Signals) -> Suspicion | None:
     """More than half of the trained model's calls of tools in held-out episodes fail. An exact fact."""
-    calls, failures = (run.read(f"trained/{name}")["value"] for name in ("tool_calls", "tool_failures"))
+    found = run.measured("trained/tool_calls"), run.measured("trained/tool_failures")
+    calls, failures = (figure["value"] if figure else 0 for figure in found)
     if failures <= calls / 2:
         return None
     cause = (
