@@ -168,9 +168,12 @@ def fill_sets(cfg: DictConfig) -> None:
 def fill_parts(cfg: DictConfig) -> None:
     """Add to each part of a mixture the keys that it leaves out, those of conf/task and of the mixture, and to parts
     without shares equal ones."""
-    if OmegaConf.select(cfg, "task.name") != "mixture" or not isinstance(cfg.task.of, DictConfig | None):
+    if OmegaConf.select(cfg, "task.name") != "mixture":
         return
     with open_dict(cfg):
+        if not isinstance(cfg.task.of, DictConfig | None):  # which is refused
+            cfg.task.shares = cfg.task.shares or {}
+            return
         parts = cfg.task.of = cfg.task.of or {}
         cfg.task.shares = cfg.task.shares or {name: 1 / len(parts) for name in parts}
         for name, given in cfg.task.of.items():

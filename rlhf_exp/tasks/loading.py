@@ -304,7 +304,8 @@ def wants_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool:
         ConfigError: task.prompt=chat, and the tokenizer has no chat template.
     """
     if cfg.task.prompt == "chat" and tokenizer.chat_template is None:
-        raise ConfigError([f"task.prompt=chat: model={cfg.model.name} has no chat template; use task.prompt=plain"])
+        key = f"{cfg.task.place}.prompt"
+        raise ConfigError([f"{key}=chat: model={cfg.model.name} has no chat template; use {key}=plain"])
     return cfg.task.prompt != "plain" and tokenizer.chat_template is not None
 
 
