@@ -47,6 +47,8 @@ task=hh_rlhf algo=dpo reward=outcome @reward.weights.outcome:conflict
 task=hh_rlhf algo=dpo eval.every=5 eval.best=true @conflict
 reward=model @*
 reward.path=somebody/model @*
+reward.judge.url=http://127.0.0.1:9/v1 @idle '+reward.judge={parallel: 2}' @reward.judge:idle
+  reward.repetition.ngram_size=2 @idle
 'reward.weights={}' @*
 reward=model reward.path=./nope @missing
 task.samples=self @conflict
