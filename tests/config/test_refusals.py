@@ -84,6 +84,8 @@ algo=distill teacher.path=org/name +args.teacher_model_name_or_path=org/name @co
 algo=distill teacher.path=org/name +args.num_generations=2 @unknown
 algo=distill teacher.path=org/name args.beta=2 @conflict
 algo=distill teacher.path=./nope @missing
+algo=distill teacher.path=docs @missing
+reward=model reward.path=docs @missing
 teacher.path=org/name @conflict
 algo=distill +techer.path=org/name @techer:unknown
 loss_type=grpo args.hybrid_alpha=0.5 @conflict args.loss_constant=1024 @conflict
