@@ -183,6 +183,8 @@ def check_judge(cfg: "Config") -> list[str]:
     judge, problems = cfg.reward.judge, list[str]()
     if "judge" not in cfg.reward.weights:
         return []
+    if cfg.algo.row.scores:
+        problems.append(f"reward=judge: scores completions, and algo={cfg.algo.name} samples none; use reward=none")
     url = URL.fullmatch(str(judge.url))
     if url is None or not 0 < int(url[1] or 1) < 2**16:
         given = "(not shown)" if {*"@?"} & {*str(judge.url)} else judge.url

@@ -151,6 +151,7 @@ def test_a_rubric_that_is_no_text_is_refused(tmp_path):
         (["reward.judge.rubric=docs"], "reward.judge.rubric=docs: is a folder; must be a text file"),
         (["reward.judge.rubric=/dev/null"], "reward.judge.rubric=/dev/null: not a regular file; must be a text file"),
         (["reward.judge.rubric=LICENSE"], "reward.judge.rubric=LICENSE: must hold {completion}, where the completion"),
+        (["algo=reward_model", "task=hh_rlhf"], "reward=judge: scores completions, and algo=reward_model samples none"),
         (["+reward.judge.api_key=x"], "reward.judge.api_key: a secret would be saved"),
     ],
 )
