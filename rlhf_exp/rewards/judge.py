@@ -114,7 +114,7 @@ class Judge:
                 problem = f"answered {said[:60]!r}"
             except (OSError, HTTPException) as error:
                 problem = f"gave no answer, {name_error(error)}"
-                if 400 <= getattr(error, "code", 0) < 500 and error.code not in LATER:
+                if 400 <= (status := getattr(error, "code", 0)) < 500 and status not in LATER:
                     raise RewardError(f"{place}: {problem}; check {KEY} and reward.judge.model") from None
         raise RewardError(f'{place}: {problem} in {RETRIES} attempts; must be {{"score": N}}, N from {low} to {high}')
 

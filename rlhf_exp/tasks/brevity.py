@@ -48,10 +48,11 @@ class Brevity(Task):
 
     def move(self, place: str) -> None:
         super().move(place)
-        self.of.move(f"{place}.of")
+        inner: Any = self.of
+        inner.move(f"{place}.of")
 
     def list_sources(self) -> list[tuple[str, Any]]:
-        return [(self.place, self), *([(self.of.place, self.of)] if self.source == "task" else [])]
+        return [(self.place, self), *([(f"{self.place}.of", self.of)] if self.source == "task" else [])]
 
     def rows(self) -> Source:
         """The rows of `path`, each prompt once."""
