@@ -200,12 +200,14 @@ def refusing(line: str, *errors: type[Exception], hint: str = "", kind: type = C
 
 
 @contextmanager
-def within(place: str) -> Iterator[None]:
-    """Inside the `with`, each line of a ConfigError gets its place: `task=mine: no rows`."""
+def within(place: str, is_key: bool = False) -> Iterator[None]:
+    """Inside the `with`, each line of a ConfigError gets its place: `task=mine: no rows`. `is_key`: the place is a key,
+    and a line that begins with it stays as it is."""
     try:
         yield
     except ConfigError as error:
-        raise type(error)([f"{place}: {line}" for line in error.problems]) from None
+        lines = [line if is_key and line.startswith(place) else f"{place}: {line}" for line in error.problems]
+        raise type(error)(lines) from None
 
 
 @contextmanager

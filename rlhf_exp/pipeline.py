@@ -229,7 +229,7 @@ def load_set(name: str, cfg: Config, tokenizer: PreTrainedTokenizerBase, vocabul
     Raises:
         ConfigError: rows or rewards that cannot be used, in lines that begin with the set.
     """
-    with within(f"eval.sets.{name}"):
+    with within(f"eval.sets.{name}", is_key=True):
         task = load_held_out(cfg, tokenizer, cfg.eval.split, cfg.eval.limit)
         check_vocabulary(tokenizer, task, vocabulary)
         check_budget(cfg, tokenizer, task.eval)

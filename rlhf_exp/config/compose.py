@@ -27,7 +27,7 @@ from rlhf_exp.config.hub import find_made
 from rlhf_exp.config.reading import UNREADABLE, check_overrides, explain_unreadable, open_hydra
 from rlhf_exp.config.rules import find_conflicts
 from rlhf_exp.config.rules.algorithm import find_other_losses
-from rlhf_exp.config.rules.experiment import is_folder_name
+from rlhf_exp.config.rules.experiment import find_idle_rewards, is_folder_name
 from rlhf_exp.config.rules.files import find_missing_files
 from rlhf_exp.config.schema import TASKS, Config
 from rlhf_exp.config.values import build
@@ -142,7 +142,9 @@ def parse(cfg: DictConfig, settings: DictConfig, further: Sequence[Check] = (), 
     if wrong := check_types(values, [name for name in unset if args[name] is not None]):
         raise ConfigError(wrong)
     config = build(Config, values)
-    found: list[str] = [*find_other_losses(config, settings.overrides.task, settings.runtime.choices.get("loss_type"))]
+    typed = settings.overrides.task
+    found: list[str] = [*find_other_losses(config, typed, settings.runtime.choices.get("loss_type"))]
+    found += find_idle_rewards(config, typed)
     try:
         found += find_conflicts(config)
         found += [problem for check in (find_missing_files, *further) for problem in check(config)]
@@ -168,11 +170,12 @@ def fill_sets(cfg: DictConfig) -> None:
 def fill_parts(cfg: DictConfig) -> None:
     """Add to each part of a mixture the keys that it leaves out, those of conf/task and of the mixture, and to parts
     without shares equal ones."""
-    if OmegaConf.select(cfg, "task.name") not in ("environment", "mixture") or not isinstance(
-        cfg.task.of, DictConfig | None
-    ):
+    if OmegaConf.select(cfg, "task.name") not in ("environment", "mixture"):
         return
     with open_dict(cfg):
+        if not isinstance(cfg.task.of, DictConfig | None):  # which is refused
+            cfg.task.shares = cfg.task.shares or {}
+            return
         parts = cfg.task.of = cfg.task.of or {}
         cfg.task.shares = cfg.task.shares or {name: 1 / len(parts) for name in parts}
         for name, given in cfg.task.of.items():

@@ -307,6 +307,7 @@ class Config(Group):
         for name, values in self.eval.sets.items():
             keys = {key: value for key, value in values.items() if key not in ("task", "reward")}
             task = build(TASKS[values["task"]], {"name": values["task"], **keys})
+            task.move(f"eval.sets.{name}")
             path = values["reward"]
             reward = replace(self.reward, weights={"model": 1.0} if path else {}, functions={}, path=path)
             found[name] = replace(self, task=task, reward=replace(reward, normalize=False), eval=measured)
@@ -314,12 +315,7 @@ class Config(Group):
 
     def list_sources(self) -> list[tuple[str, Any]]:
         """The keys by which rows are read, of the task and of the evaluation sets, with their places."""
-        of_sets = [
-            (place.replace("task", f"eval.sets.{name}", 1), keys)
-            for name, of in self.sets.items()
-            for place, keys in of.task.list_sources()
-        ]
-        return [*self.task.list_sources(), *of_sets]
+        return [one for cfg in (self, *self.sets.values()) for one in cfg.task.list_sources()]
 
     def list_reward_models(self) -> dict[str, "Config"]:
         """The keys that name a reward model, each with a config whose `reward.path` it is."""

@@ -46,7 +46,7 @@ PositiveShare = Annotated[float, Field(gt=0, le=1), KEPT]
 Rate = Annotated[float, Field(ge=1e-12, le=1), KEPT]
 """With a smaller rate no float32 weight of a usual size ever changes."""
 
-TAGGED = ("task", "of")
+_TAGGED = re.compile(r"(.+\.)?(task|of|of\.[^.]+)")
 """Keys whose `name` says which of several dataclasses they hold; behind them pydantic's places name that option."""
 _QUOTED = re.compile("'([^']*)'")
 _WORDS = ("true", "false", "null")
@@ -151,9 +151,11 @@ def _explain(item: Any, value: Any, key: str) -> Problem:
     """One of pydantic's errors as a problem. Its place also names options of a union, which are no keys, and items of a
     list, whose problem is that of the list."""
     error, place, said = item["type"], item["loc"], item["msg"]
-    for before, part in zip(("", *place), place, strict=False):
-        is_option = before in TAGGED and isinstance(value, dict) and part == value.get("name")
-        if isinstance(value, dict) and part in value and not is_option:
+    option = ""
+    for part in place:
+        if key != option and _TAGGED.fullmatch(key) and isinstance(value, dict) and part == value.get("name"):
+            option = key
+        elif isinstance(value, dict) and part in value:
             key, value = f"{key}.{part}".lstrip("."), value[part]
     in_list = any(isinstance(part, int) for part in place)
     if error == "missing" and not in_list:

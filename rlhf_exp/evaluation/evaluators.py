@@ -82,6 +82,7 @@ class PolicyEvaluator:
         self._own = EvalSet.of(experiment.cfg, experiment.task, experiment.tokenizer, experiment.rewards)
         self.measured: dict[str, Measured] = {}
         self.sets: dict[str, dict[str, Measured]] = {name: {} for name in experiment.sets}
+        self._parts: dict[str, dict[str, Measured]] = {name: {} for name in experiment.cfg.task.parts}
         self.best: BestBaseline | None = None
 
     def measure_start_model(self) -> Probe:
@@ -178,16 +179,16 @@ class PolicyEvaluator:
         write_measured(self.experiment.folder.path, self.measured, samples, **more)
 
     def _divide(self) -> dict[str, dict[str, Measured]]:
-        """What has been measured of each part of a mixture, by its name."""
-        cfg, parts = self.experiment.cfg, dict[str, dict[str, Measured]]()
-        for name in cfg.task.parts:
+        """What has been measured of each part of a mixture, by its name; each is summarised once."""
+        cfg = self.experiment.cfg
+        for name, part in self._parts.items():
             ids = {row["id"] for row in self.experiment.task.eval if row["task"] == name}
-            for which, of in self.measured.items():
-                own = [one for one in of.completions if one.id in ids]
+            for which in [which for which in self.measured if which not in part]:
+                own = [one for one in self.measured[which].completions if one.id in ids]
                 k = cfg.eval.completions if which == "baseline" else None
                 if own:
-                    parts.setdefault(name, {})[which] = Measured(summarise(own, cfg.max_tokens, k), own)
-        return parts
+                    part[which] = Measured(summarise(own, cfg.max_tokens, k), own)
+        return {name: part for name, part in self._parts.items() if part}
 
     def _measure_loss(self, start_model: Model) -> tuple[RawSection, list[answers.Scored]]:
         """The start model's `loss`, and the demonstrations that it is of; or `loss_left_out`, a sentence why there is

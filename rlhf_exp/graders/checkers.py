@@ -50,7 +50,7 @@ def build_checker(task: Any, read: AsRead | None = None) -> Checker:
         ConfigError: a file or function that cannot be used.
     """
     if task.ready_checker is None:
-        key, where = f"task.checker={task.checker}", task.checker or ""
+        key, where = f"{task.place}.checker={task.checker}", task.checker or ""
         return guard(import_function(where, key), key, where.rpartition(":")[0], read)
     (check, _), column = CHECKS[task.ready_checker], task.answer_column or ""
     check = partial(check, pattern=re.compile(task.pattern)) if task.pattern else check
@@ -64,7 +64,7 @@ def check_answer(task: Any, answer: Any, place: str) -> None:
         ConfigError: the answer is such a one; the line begins with `place`.
     """
     if task.ready_checker and isinstance(answer, list | dict | bytes | bool):
-        way = "for anything else write a checker, task.checker=FILE.py:FUNCTION"
+        way = f"for anything else write a checker, {task.place}.checker=FILE.py:FUNCTION"
         raise ConfigError([f"{place} must hold one text or number, got {show(answer, 40)}; {way}"])
     with refusing(f"{place} cannot be compared by the checker, got {show(answer, 40)}", ValueError):
         CHECKS.get(task.ready_checker, (None, str))[1](answer)

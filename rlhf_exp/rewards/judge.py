@@ -26,17 +26,18 @@ from urllib.request import Request, urlopen
 from rlhf_exp.errors import ConfigError, name_error
 from rlhf_exp.graders import read_text
 from rlhf_exp.graders.user_code import RewardError
-from rlhf_exp.rewards.table import RUBRIC
+from rlhf_exp.rewards.table import KEY, RUBRIC
 from rlhf_exp.runs.records import Judged, append, read_lines
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
     from rlhf_exp.tasks import Text
 
-KEY = "JUDGE_API_KEY"
 FILE = "judge.jsonl"
 RETRIES, PAUSE_S = 4, 0.5
 """Requests of one score; before each further one twice the pause."""
+LATER = (408, 425, 429)
+"""Statuses from 400 to 499 after which a further request may succeed."""
 
 
 class Judge:
@@ -113,18 +114,21 @@ class Judge:
                 problem = f"answered {said[:60]!r}"
             except (OSError, HTTPException) as error:
                 problem = f"gave no answer, {name_error(error)}"
+                if 400 <= (status := getattr(error, "code", 0)) < 500 and status not in LATER:
+                    raise RewardError(f"{place}: {problem}; check {KEY} and reward.judge.model") from None
         raise RewardError(f'{place}: {problem} in {RETRIES} attempts; must be {{"score": N}}, N from {low} to {high}')
 
 
 def load_judge(cfg: "Config") -> Judge:
-    """The reward function `judge`, tried on an empty completion.
+    """The reward function `judge`, tried on a completion unless the run is dry.
 
     Raises:
         ConfigError: it gives no score.
     """
     judge = Judge(cfg)
     try:
-        judge.ask(judge.fill_in("Name a fruit.", "Apple."))
+        if not cfg.dry_run:
+            judge.ask(judge.fill_in("Name a fruit.", "Apple."))
     except RewardError as error:
         raise ConfigError([str(error)]) from None
     return judge

@@ -11,6 +11,7 @@ Every command imports this module, so ML libraries are imported only inside func
 
 import hashlib
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 Texts = list[Any]
 """Each a string, or for chat prompts a list of messages."""
+KEY = "JUDGE_API_KEY"
+"""The environment variable with the key of the judge."""
+URL = re.compile(r"https?://[\w.-]+(?::(\d+))?(/[\w./~%:+-]*)?", re.ASCII)
+"""Of the judge: without a password or a query, which run.json would show."""
 RUBRIC = Path(__file__).parents[1] / "assets" / "judge_rubric.txt"
 Log = Callable[[str, float], None]
 
@@ -189,17 +194,23 @@ def check_judge(cfg: "Config") -> list[str]:
     judge, problems = cfg.reward.judge, list[str]()
     if "judge" not in cfg.reward.weights:
         return []
-    if not re.fullmatch(r"https?://[\w.-]+(:\d{1,5})?(/\S*)?", str(judge.url)):
-        given = "(not shown)" if "@" in str(judge.url) else judge.url
+    if cfg.algo.row.scores:
+        problems.append(f"reward=judge: scores completions, and algo={cfg.algo.name} samples none; use reward=none")
+    url = URL.fullmatch(str(judge.url))
+    if url is None or not 0 < int(url[1] or 1) < 2**16:
+        given = "(not shown)" if {*"@?"} & {*str(judge.url)} else judge.url
         line = f"reward.judge.url={given}: must be an endpoint, such as http://127.0.0.1:8000/v1"
-        problems.append(f"{line}; its key is the environment variable JUDGE_API_KEY")
+        problems.append(f"{line}; its key is the environment variable {KEY}")
+    if not re.fullmatch("[ -~]*", os.environ.get(KEY, "").strip()):
+        problems.append(f"{KEY}: must be of printable ASCII characters (its value is not shown)")
     if judge.model is None:
         problems.append("reward.judge.model: missing; must be a model's name at reward.judge.url")
     if judge.lowest >= judge.highest:
         problems.append(f"reward.judge.lowest={judge.lowest}: must be below reward.judge.highest={judge.highest}")
     path = Path(judge.rubric or RUBRIC).expanduser()
     if not path.is_file():
-        return [*problems, f"reward.judge.rubric={path}: no such file"]
+        why = "is a folder" if path.is_dir() else "not a regular file" if path.exists() else "no such file"
+        return [*problems, f"reward.judge.rubric={path}: {why}; must be a text file"]
     with collecting(problems), refusing(f"reward.judge.rubric={path}: not a text in UTF-8", UnicodeDecodeError):
         if "{completion}" not in path.read_text(encoding="utf-8"):
             problems.append(f"reward.judge.rubric={path}: must hold {{completion}}, where the completion stands")

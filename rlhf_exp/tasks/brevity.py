@@ -43,8 +43,16 @@ class Brevity(Task):
     path_form = "a JSONL file with prompt"
     budget = (32, "the reward, 2 - words / 16, is below 0 beyond 32 words")
 
+    def __post_init__(self) -> None:
+        self.move("task")
+
+    def move(self, place: str) -> None:
+        super().move(place)
+        inner: Any = self.of
+        inner.move(f"{place}.of")
+
     def list_sources(self) -> list[tuple[str, Any]]:
-        return [("task", self), *([("task.of", self.of)] if self.source == "task" else [])]
+        return [(self.place, self), *([(f"{self.place}.of", self.of)] if self.source == "task" else [])]
 
     def rows(self) -> Source:
         """The rows of `path`, each prompt once."""

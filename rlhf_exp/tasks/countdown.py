@@ -76,7 +76,7 @@ class Countdown(GradedTask):
     def easier(self) -> list[str]:
         fewer = min(self.numbers) - 1
         numbers = ",".join(map(str, [fewer, *self.numbers]))
-        return [f"task.numbers=[{numbers}]"] if self.source == "generated" and fewer > 1 else []
+        return [f"{self.place}.numbers=[{numbers}]"] if self.source == "generated" and fewer > 1 else []
 
     def find_problems(self, key: str) -> list[str]:
         lowest, most = self.traces.patience or (0, 0)
@@ -143,7 +143,7 @@ class Countdown(GradedTask):
         if self.source == "file":
             yield from read_lines(Path(self.path or ""))
         else:
-            for _, where, row in read_hub(self.hub_id, parts=("train",)):
+            for _, where, row in read_hub(self.hub_id, parts=("train",), place=self.place):
                 yield where, row
 
 
@@ -182,7 +182,7 @@ def draw_problems(
     if len(problems) < n and not (fewer and problems):
         ranges = f"{task.low} to {task.high} and a target from {task.target_low} to {task.target_high}"
         found = f"found {len(problems)} of {n} problems with {counts} numbers from {ranges}"
-        raise ConfigError([f"task: {found} in the {split} split; widen the ranges or ask for fewer rows"])
+        raise ConfigError([f"{task.place}: {found} in the {split} split; widen the ranges or ask for fewer rows"])
     return problems
 
 

@@ -93,7 +93,7 @@ class Environment(Mixture):
         Raises:
             ConfigError: a file that cannot be imported, no class, or one that TRL could not use.
         """
-        return {name: _adapt(where, f"task.factory.{name}={where}") for name, where in self.chosen.items()}
+        return {name: _adapt(where, f"{self.place}.factory.{name}={where}") for name, where in self.chosen.items()}
 
 
 def list_tools(of: type | Any) -> dict[str, Callable[..., Any]]:

@@ -230,10 +230,12 @@ class File(GradedTask):
         divided, path = self.split_column is None, Path(self.path or "")
         if self.source == "hub":
             named = tuple(self.named_splits.values()) if divided and self.names_splits else None
-            yield from (FileRow(*row) for row in read_hub(self.hub_id or "", self.hub_config, parts=named))
+            rows = read_hub(self.hub_id or "", self.hub_config, parts=named, place=self.place)
+            yield from (FileRow(*row) for row in rows)
             return
         if not path.is_dir() and divided and self.names_splits:
-            raise ConfigError([f"task.splits: task.path={path} is one file; needs task.split_column, or a folder"])
+            line = f"{self.place}.splits: {self.place}.path={path} is one file"
+            raise ConfigError([f"{line}; needs {self.place}.split_column, or a folder"])
         for part, file in self._list_files(path) if path.is_dir() else [(None, path)]:
             yield from (FileRow(part, *row, untyped=file.name.endswith(tuple(CSV))) for row in read_table(file))
 
@@ -242,17 +244,15 @@ class File(GradedTask):
             files = [file for suffix in READERS if (file := folder / f"{name}{suffix}").is_file()]
             if not files and (part == "train" or self.names_splits):
                 there = show(", ".join(sorted(file.name for file in folder.iterdir())), 100)
-                line = (
-                    f"task.path={folder}: must hold {name}.jsonl, .csv or .parquet, and holds {there}; see task.splits"
-                )
-                raise ConfigError([line])
+                line = f"{self.place}.path={folder}: must hold {name}.jsonl, .csv or .parquet, and holds {there}"
+                raise ConfigError([f"{line}; see {self.place}.splits"])
             yield from ((name, file) for file in files)
 
     def _keep_named_splits(self, rows: list[FileRow]) -> tuple[list[FileRow], int]:
         """The rows with `part` as train, validation or test, or None if there are no parts; and how many have a split
         that `task.splits` leaves out."""
         if self.split_column is not None:
-            check_columns(rows, {self.split_column: f"task.split_column={self.split_column}"})
+            check_columns(rows, {self.split_column: f"{self.place}.split_column={self.split_column}"})
             for row in rows:
                 row.part = str(row.columns[self.split_column])
         parts: dict[str | None, str | None] = {None: None} | {name: part for part, name in self.named_splits.items()}
@@ -260,7 +260,7 @@ class File(GradedTask):
         unknown = [name for name in found if name not in parts]
         absent = [name for name in self.named_splits.values() if name not in found and self.split_column is not None]
         if absent if self.names_splits else unknown:
-            which = "say which is which, such as task.splits={train: a, test: b}"
+            which = f"say which is which, such as {self.place}.splits={{train: a, test: b}}"
             raise ConfigError([f"{name_source(self)}: its splits are {', '.join(map(str, found))}; {which}"])
         kept = [row for row in rows if row.part in parts]
         for row in kept:
@@ -274,17 +274,17 @@ class File(GradedTask):
     def _name_columns(self, rows: list[FileRow]) -> dict[str, str]:
         """The columns that every row must have, each with the key that names it."""
         fields = self._parse_template()
-        named = {name: "task.prompt_template" for _, name in fields if name}
+        named = {name: f"{self.place}.prompt_template" for _, name in fields if name}
         if not fields and not any(isinstance(rows[0].columns.get(name), list) for name in self.answers if rows):
-            named["prompt"] = 'task.prompt_template=null (to name columns: "Question: {question}")'
-        settings = {getattr(self, key): f"task.{key}" for key in COLUMNS}
+            named["prompt"] = f'{self.place}.prompt_template=null (to name columns: "Question: {{question}}")'
+        settings = {getattr(self, key): f"{self.place}.{key}" for key in COLUMNS}
         return named | {name: key for name, key in settings.items() if name is not None}
 
     def _parse_template(self) -> Fields:
         """The fields of the template; [] for the column `prompt` as it is, or for the messages before the answers."""
         if self.prompt_template is None:
             return []
-        key = f"task.prompt_template={self.prompt_template!r}"
+        key = f"{self.place}.prompt_template={self.prompt_template!r}"
         with refusing(f"{key}: not a template", ValueError, hint="a brace of the text is written twice, {{ or }}"):
             parsed = list(Formatter().parse(self.prompt_template.replace("\\n", "\n")))
         names = [(name, spec, conversion) for _, name, spec, conversion in parsed if name is not None]

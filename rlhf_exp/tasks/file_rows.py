@@ -161,7 +161,7 @@ def _write_value(row: FileRow, name: str) -> str:
     value = row.columns[name]
     kinds = {type(item) for item in value} if isinstance(value, list) else {type(value)}
     if kinds & {dict, list, bytes}:
-        raise ConfigError([f"{row.where}: {name}, a column of task.prompt_template, must be a text, got {show(value)}"])
+        raise ConfigError([f"{row.where}: {name}, a column of prompt_template, must be a text, got {show(value)}"])
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str).strip('"')
 
 
@@ -188,7 +188,7 @@ def _join_history(row: FileRow, prompt: Any, history: list[dict[str, str]]) -> A
         return history if given is None else prompt
     begun = history[1:] if history[0]["role"] == "system" != given[0]["role"] else history
     if [m["content"].strip() for m in begun[: len(given)]] != [m["content"].strip() for m in given]:
-        way = "leave out the prompt (the column, or task.prompt_template), and the history is the prompt"
+        way = "leave out the prompt (the column, or prompt_template), and the history is the prompt"
         raise ConfigError([f"{row.where}: its answers do not begin with the messages of its prompt; {way}"])
     return history if len(history) > len(given) else prompt
 

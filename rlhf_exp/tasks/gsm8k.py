@@ -65,7 +65,7 @@ class Gsm8k(GradedTask):
 
     @property
     def easier(self) -> list[str]:
-        return ["task.largest=20"] if self.source == "generated" and (self.largest or 21) > 20 else []
+        return [f"{self.place}.largest=20"] if self.source == "generated" and (self.largest or 21) > 20 else []
 
     def rows(self) -> Source:
         """The problems of train, validation and test, without repeated questions."""
@@ -103,7 +103,7 @@ class Gsm8k(GradedTask):
             for number, (question, answer) in enumerate(problems, 1):
                 yield "all", f"generated problem {number}", {"question": question, "answer": answer}
         elif self.source == "hub":
-            yield from read_hub(self.hub_id, name="main", parts=("train", "test"))
+            yield from read_hub(self.hub_id, name="main", parts=("train", "test"), place=self.place)
         elif path.is_dir():
             for part in ("train", "test"):
                 for where, row in read_lines(path / f"{part}.jsonl"):

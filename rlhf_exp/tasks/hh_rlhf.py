@@ -169,7 +169,7 @@ class HhRlhf(Task):
                     yield where, subset, part, *read_texts(row, where, "chosen", "rejected")
         else:
             for subset in self.subsets:
-                for part, where, row in read_hub(self.hub_id, data_dir=subset):
+                for part, where, row in read_hub(self.hub_id, data_dir=subset, place=self.place):
                     yield where, subset, part, *read_texts(row, where, "chosen", "rejected")
 
     def _add_noise(self, pair: Pair) -> Pair:

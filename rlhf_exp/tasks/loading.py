@@ -308,8 +308,9 @@ def wants_chat(cfg: "Config", tokenizer: "PreTrainedTokenizerBase") -> bool:
         ConfigError: task.prompt=chat, and the tokenizer has no chat template.
     """
     if cfg.task.prompt == "chat" and tokenizer.chat_template is None:
-        remedy = "model.chat_template=qwen3" if cfg.task.turns else "task.prompt=plain"
-        raise ConfigError([f"task.prompt=chat: model={cfg.model.name} has no chat template; use {remedy}"])
+        key = f"{cfg.task.place}.prompt"
+        remedy = "model.chat_template=qwen3" if cfg.task.turns else f"{key}=plain"
+        raise ConfigError([f"{key}=chat: model={cfg.model.name} has no chat template; use {remedy}"])
     return cfg.task.prompt != "plain" and tokenizer.chat_template is not None
 
 

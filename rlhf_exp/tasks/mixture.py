@@ -53,13 +53,19 @@ class Mixture(GradedTask):
 
     def __post_init__(self) -> None:
         self.limit(True, all(part.demonstrates for part in self.of.values()), pairs=False)
+        self.move("task")
+
+    def move(self, place: str) -> None:
+        super().move(place)
+        for name, part in self.of.items():
+            part.move(f"{place}.of.{name}")
 
     @property
     def parts(self) -> tuple[str, ...]:
         return tuple(self.of) if len(self.of) > 1 else ()
 
     def list_sources(self) -> list[tuple[str, Any]]:
-        return [*((f"task.of.{name}", part) for name, part in self.of.items()), ("task", self)]
+        return [*((part.place, part) for part in self.of.values()), (self.place, self)]
 
     def find_problems(self, key: str) -> list[str]:
         problems = super().find_problems(key)
@@ -133,7 +139,7 @@ class Mixture(GradedTask):
     def _read(self, name: str) -> Source:
         """The rows of a part. Those that are drawn depend on `data_seed` only where they are trained on."""
         part: Any = self.of[name]
-        with within(f"task.of.{name}"):
+        with within(part.place, is_key=True):
             if not part.draws_rows or part.source != "generated":
                 source = part.rows()
             else:
@@ -143,7 +149,7 @@ class Mixture(GradedTask):
                          for split, n in wanted.items()}  # fmt: skip
                 source = Source(drawn, {split: len(items) for split, items in drawn.items()})
         if empty := [split for split in ("train", "test") if not source.splits[split]]:
-            raise ConfigError([f"task.of.{name}: has no rows in its {empty[0]} split"])
+            raise ConfigError([f"{part.place}: has no rows in its {empty[0]} split"])
         return source
 
     def _list_columns(self, read: Mapping[str, Source]) -> Row:
@@ -155,5 +161,6 @@ class Mixture(GradedTask):
         for column, kinds in types.items():
             if len(kinds) > 1:
                 found = ", ".join(f"{kind.__name__} in {name}" for kind, name in kinds.items())
-                raise ConfigError([f"task.of: the column {column} has values of two types, {found}; rename one"])
+                line = f"the column {column} has values of two types, {found}; rename one"
+                raise ConfigError([f"{self.place}.of: {line}"])
         return dict.fromkeys(types)

@@ -81,7 +81,7 @@ class Module(OwnTask):
         Raises:
             ConfigError: the file cannot be imported, raises an error, or returns something else than rows.
         """
-        where, found = f"task.module={self.module}: rows", self._call("rows")
+        where, found = f"{self.place}.module={self.module}: rows", self._call("rows")
         source = found if isinstance(found, Source) else None
         splits = source.splits if source else found
         if not isinstance(splits, dict) or not {"train"} <= {*splits} <= {*SHARES}:
@@ -112,7 +112,7 @@ class Module(OwnTask):
         from rlhf_exp.graders.checkers import guard
 
         path = self.module or ""
-        return guard(self._own.grade, f"task.module={path}: grade", path) if self.graded else None
+        return guard(self._own.grade, f"{self.place}.module={path}: grade", path) if self.graded else None
 
     @cached_property
     def _class(self) -> ast.ClassDef | None:
@@ -130,7 +130,7 @@ class Module(OwnTask):
     @cached_property
     def _own(self) -> Any:
         """An object of the class in the file, which is imported."""
-        key = f"task.module={self.module}"
+        key = f"{self.place}.module={self.module}"
         own = import_function(self.functions["module"], key)
         if own is OwnTask or not (isinstance(own, type) and issubclass(own, OwnTask)):
             raise ConfigError([f"{key}: holds no class that derives from OwnTask and has a method rows(self)"])
@@ -143,7 +143,7 @@ class Module(OwnTask):
             ConfigError: its own, or in one line with its place in the file whatever else it raises.
         """
         own, path = self._own, self.module or ""
-        place = f"task.module={path}: {name}"
+        place = f"{self.place}.module={path}: {name}"
         with refusing(f"{place} failed", RewardError), confine(place, path):
             return getattr(own, name)(*arguments)
 

@@ -98,12 +98,14 @@ READERS: dict[str, Reader] = {".jsonl": read_lines, ".jsonl.gz": read_lines, **C
 
 
 def read_hub(
-    hub_id: str, name: str | None = None, data_dir: str | None = None, parts: tuple[str, ...] | None = None
-) -> Iterator[tuple[str, str, Any]]:
+    hub_id: str, name: str | None = None, data_dir: str | None = None, parts: tuple[str, ...] | None = None,
+    place: str = "task",
+) -> Iterator[tuple[str, str, Any]]:  # fmt: skip
     """Every row of `parts` (None: of all parts), each with its part and its place.
 
     Args:
         hub_id, name, data_dir: the data set, its configuration and its folder, as datasets.load_dataset takes them.
+        place: the key that holds those of the task, for messages.
 
     Raises:
         Unavailable: the rows cannot be loaded; the message names the local options.
@@ -111,17 +113,17 @@ def read_hub(
     """
     from datasets import load_dataset
 
-    place = f"{hub_id}, {data_dir}" if data_dir else hub_id
-    instead = "without a network use task.source=file with task.path, or task.source=generated if the task has it"
+    found, key = f"{hub_id}, {data_dir}" if data_dir else hub_id, f"{place}.source"
+    instead = f"without a network use {key}=file with {place}.path, or {key}=generated if the task has it"
     # The hub's errors have no common base class; each means that the rows are not available.
-    with refusing(f"task.hub_id={place}: cannot be loaded", Exception, hint=instead, kind=Unavailable):
+    with refusing(f"{place}.hub_id={found}: cannot be loaded", Exception, hint=instead, kind=Unavailable):
         dataset = load_dataset(hub_id, name=name, data_dir=data_dir)
     if missing := [part for part in parts or () if part not in dataset]:
         there = f"its splits are {', '.join(dataset)}{suggest(missing[0], dataset)}"
-        raise ConfigError([f"task.hub_id={place}: has no split {missing[0]}; {there}"])
+        raise ConfigError([f"{place}.hub_id={found}: has no split {missing[0]}; {there}"])
     for part in parts or dataset:
         for number, row in enumerate(dataset[part], 1):
-            yield part, f"{place}, {part}, row {number}", row
+            yield part, f"{found}, {part}, row {number}", row
 
 
 def read_texts(row: Any, where: str, *keys: str) -> list[str]:

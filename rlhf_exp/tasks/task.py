@@ -131,6 +131,8 @@ class Task(Group):
     provides: ClassVar[tuple[str, ...]] = (PROMPTS,)
     """What algorithms can learn from. All five follow from the methods."""
 
+    place: ClassVar[str] = "task"
+    """The key that holds its keys, for messages (`move`)."""
     provided_by: ClassVar[dict[str, str]] = {}
     """The keys that would provide more."""
     graded_by: ClassVar[tuple[str, ...]] = ()
@@ -167,6 +169,10 @@ class Task(Group):
         """Say which of its methods this object has rows for, where the keys decide it."""
         provides = list_provided(graded, demonstrates, pairs)
         vars(self).update(graded=graded, demonstrates=demonstrates, gives_pairs=pairs, provides=provides)
+
+    def move(self, place: str) -> None:
+        """Say which key holds its keys, if not `task`."""
+        vars(self).update(place=place)
 
     def rows(self) -> Source:
         """Its rows by split.
@@ -228,7 +234,7 @@ class Task(Group):
 
     def list_sources(self) -> list[tuple[str, Any]]:
         """The tasks by which rows are read, with their places; for one with another's prompts, that one comes last."""
-        return [("task", self)]
+        return [(self.place, self)]
 
 
 @dataclass(frozen=True)
@@ -252,7 +258,7 @@ class GradedTask(Task):
     def find_problems(self, key: str) -> list[str]:
         problems = super().find_problems(key)
         if self.samples is not None and not self.graded:
-            needed = " or ".join(self.graded_by)
+            needed = " or ".join(self.graded_by).replace("task.", f"{key}.")
             problems.append(f"{key}.samples={self.samples}: samples must be graded to be learned from; set {needed}")
         return problems
 
@@ -263,6 +269,6 @@ def find_task(name: str) -> type[Task]:
 
 
 def name_source(task: Task) -> str:
-    """The source of the rows, for messages: a path, a hub id, or task.source=generated."""
+    """The source of the rows, for messages: a path, a hub id, or such as task.source=generated."""
     places = {"file": task.path, "hub": getattr(task, "hub_id", None)}
-    return places.get(task.source) or f"task.source={task.source}"
+    return places.get(task.source) or f"{task.place}.source={task.source}"

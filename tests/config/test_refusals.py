@@ -47,6 +47,8 @@ task=hh_rlhf algo=dpo reward=outcome @reward.weights.outcome:conflict
 task=hh_rlhf algo=dpo eval.every=5 eval.best=true @conflict
 reward=model @*
 reward.path=somebody/model @*
+reward.judge.url=http://127.0.0.1:9/v1 @idle '+reward.judge={parallel: 2}' @reward.judge:idle
+  reward.repetition.ngram_size=2 @idle
 'reward.weights={}' @*
 reward=model reward.path=./nope @missing
 task.samples=self @conflict
@@ -83,6 +85,8 @@ algo=distill teacher.path=org/name +args.teacher_model_name_or_path=org/name @co
 algo=distill teacher.path=org/name +args.num_generations=2 @unknown
 algo=distill teacher.path=org/name args.beta=2 @conflict
 algo=distill teacher.path=./nope @missing
+algo=distill teacher.path=docs @missing
+reward=model reward.path=docs @missing
 teacher.path=org/name @conflict
 algo=distill +techer.path=org/name @techer:unknown
 loss_type=grpo args.hybrid_alpha=0.5 @conflict args.loss_constant=1024 @conflict

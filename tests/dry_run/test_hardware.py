@@ -3,6 +3,7 @@
 import pytest
 
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.config.rules import machine
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
@@ -14,7 +15,7 @@ OTHER = ["hardware=gpus_8x80gb", "dry_run=true", *FEW]
 
 
 def compose(name, hardware, *overrides):
-    overrides = (*overrides, "reward.path=examples") if name == "hh_rlhf_gpt2_ppo" else overrides
+    overrides = (*overrides, f"reward.path={ASSETS / 'tiny'}") if name == "hh_rlhf_gpt2_ppo" else overrides
     return compose_config([f"experiment={name}", f"hardware={hardware}", "dry_run=true", *overrides])
 
 

@@ -107,6 +107,29 @@ def test_what_is_no_score_is_an_error_and_never_a_reward(said, tmp_path):
         assert len(requests) == 4
 
 
+@pytest.mark.parametrize(("status", "asked"), [(400, 1), (401, 1), (403, 1), (404, 1), (408, 4), (429, 4), (503, 4)])
+def test_an_answer_that_no_further_request_changes_is_asked_for_once(status, asked, tmp_path):
+    with serve(lambda text, n: status) as (url, requests):
+        with pytest.raises(ConfigError, match=rf"{url}: gave no answer, HTTPError: HTTP Error {status}") as refused:
+            load_judge(compose(url, tmp_path))
+        assert len(requests) == asked
+        assert ("; check JUDGE_API_KEY and reward.judge.model" in str(refused.value)) == (asked == 1)
+
+
+def test_a_dry_run_asks_nothing(tmp_path):
+    with serve(by_length) as (url, requests):
+        load_judge(compose(url, tmp_path, "dry_run=true"))
+        assert not requests
+
+
+@pytest.mark.parametrize("key", ["schlüssel", "ключ", "se\nsame"])
+def test_a_key_that_no_header_can_hold_is_refused_by_name(key, tmp_path, monkeypatch):
+    monkeypatch.setenv("JUDGE_API_KEY", key)
+    with pytest.raises(ConfigError) as refused:
+        compose("http://127.0.0.1:1/v1", tmp_path)
+    assert str(refused.value) == "JUDGE_API_KEY: must be of printable ASCII characters (its value is not shown)"
+
+
 def test_a_rubric_that_is_no_text_is_refused(tmp_path):
     (tmp_path / "rubric.txt").write_bytes(b"\xff\xfe {completion}")
     with pytest.raises(ConfigError, match=r"reward.judge.rubric=.*rubric.txt: not a text in UTF-8 \("):
@@ -119,10 +142,16 @@ def test_a_rubric_that_is_no_text_is_refused(tmp_path):
         (["reward.judge.url=null"], "reward.judge.url=None: must be an endpoint, such as http"),
         (["reward.judge.url='http://me:sesame@host/v1'"], "reward.judge.url=(not shown): must be an endpoint"),
         (["reward.judge.url='http://host:abc/v1'"], "reward.judge.url=http://host:abc/v1: must be an endpoint"),
+        (["reward.judge.url='http://host:99999/v1'"], "reward.judge.url=http://host:99999/v1: must be an endpoint"),
+        (["reward.judge.url='http://host/v1?key=sesame'"], "reward.judge.url=(not shown): must be an endpoint"),
+        (["reward.judge.url='http://höst/v1'"], "reward.judge.url=http://höst/v1: must be an endpoint"),
         (["reward.judge.model=null"], "reward.judge.model: missing; must be a model's name at reward.judge.url"),
         (["reward.judge.lowest=9", "reward.judge.highest=1"], "reward.judge.lowest=9: must be below reward.judge.high"),
         (["reward.judge.rubric=no.txt"], "reward.judge.rubric=no.txt: no such file"),
+        (["reward.judge.rubric=docs"], "reward.judge.rubric=docs: is a folder; must be a text file"),
+        (["reward.judge.rubric=/dev/null"], "reward.judge.rubric=/dev/null: not a regular file; must be a text file"),
         (["reward.judge.rubric=LICENSE"], "reward.judge.rubric=LICENSE: must hold {completion}, where the completion"),
+        (["algo=reward_model", "task=hh_rlhf"], "reward=judge: scores completions, and algo=reward_model samples none"),
         (["+reward.judge.api_key=x"], "reward.judge.api_key: a secret would be saved"),
     ],
 )

@@ -7,6 +7,7 @@ from omegaconf import OmegaConf
 from transformers import AutoModelForSequenceClassification
 
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.evaluation.answers import score_pairs
 from rlhf_exp.experiment import Experiment
@@ -18,7 +19,9 @@ from tests.tasks.building import build_tokenizer
 INIT = {"architecture": "gpt2", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
         "max_position_embeddings": 64, "initializer_range": 0.3}  # fmt: skip
 TRAINING = compose_config(["algo=reward_model", "task=hh_rlhf", "reward=none"])
-USE = compose_config(["algo=grpo", "task=hh_rlhf", "reward=model", "reward.path=.", "reward.batch_size=3"])
+USE = compose_config(
+    ["algo=grpo", "task=hh_rlhf", "reward=model", f"reward.path={ASSETS / 'tiny'}", "reward.batch_size=3"]
+)
 TEMPLATE = (
     "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<eos>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"

@@ -1,5 +1,6 @@
 """task=mixture: rows of several tasks in given shares, each measured for itself."""
 
+import re
 from collections import Counter
 
 import pytest
@@ -14,6 +15,11 @@ EASY = "task.of={countdown: {}, easy: {name: countdown, numbers: [2]}}"
 UNGRADED = (
     "task.of={countdown: {}, mine: {name: file, path: examples/own_task/rows.jsonl, prompt_template: '{target}'}}"
 )
+OF_MINE = (
+    "task.of={{countdown: {{}}, mine: {{name: file, {}path: examples/own_task/rows.jsonl,"
+    " checker: examples/own_task/check.py:grade}}}}"
+)
+OF_MODULE = "task.of={countdown: {}, mine: {name: module, module: examples/own_task/near.py}}"
 SHARES = "task.shares={countdown: 0.75, gsm8k: 0.25}"
 
 
@@ -77,10 +83,23 @@ def test_algorithms_learn_from_what_all_parts_give(tmp_path):
         ([UNGRADED], "task.of.mine: its answers are not right or wrong; set task.of.mine.answer_column or"),
         (["task.of={countdown: {}, gsm8k: {source: file, path: no.jsonl}}"], "task.of.gsm8k.path=no.jsonl: no such"),
         ([TWO, "+reward.weights.graduated=1"], "reads numbers and target, which task=mixture does not have"),
+        (["task.of=countdown"], "task.of=countdown: must be a valid dictionary"),
+        ([OF_MINE.format("")], "task.of.mine.prompt_template=null (to name columns:"),
+        ([OF_MINE.format("prompt_template: '{target', ")], "task.of.mine.prompt_template='{target': not a template"),
+        ([OF_MINE.format("prompt_template: '{target}', answer_column: no, ")], "task.of.mine.answer_column: examples/"),
+        ([OF_MINE.format("splits: {train: a, test: b}, ")], "task.of.mine.splits: task.of.mine.path="),
+        (["task.of={countdown: {}, gsm8k: {source: hub, hub_id: org/no}}"], "task.of.gsm8k.hub_id=org/no: cannot be"),
+        (
+            [TWO, "+eval.sets.far={task: file, path: examples/own_task/rows.jsonl}"],
+            "eval.sets.far.prompt_template=null",
+        ),
+        ([OF_MODULE], "task.of.mine.module=examples/own_task/near.py: rows failed (raised KeyError"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_one_line(overrides, line):
-    assert line in refuse(compose, *overrides)
+def test_what_does_not_fit_is_refused_in_one_line_of_its_own_key(overrides, line, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    told = refuse(load, *overrides)
+    assert line in told and not re.search(r"\btask\.(?!of\b|shares|prompt\b)[a-z_]+", told.partition("task=file;")[0])
 
 
 def test_a_part_without_rows_and_a_column_of_two_types_are_refused_by_name(tmp_path):

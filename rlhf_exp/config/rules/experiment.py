@@ -1,12 +1,13 @@
 """Refuses a model, rewards, measurements, labels or a push that the rest of the config does not allow."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from rlhf_exp.config import hub
+from rlhf_exp.config.keys import name_key
 from rlhf_exp.config.model_shape import find_shape
 from rlhf_exp.config.rules.files import check_function, find_missing_models
 from rlhf_exp.config.schema import Config, conflict
@@ -80,6 +81,14 @@ def check_reward(cfg: Config) -> Iterator[str]:
             yield Problem(key, "conflict", where, f"has no weight; add +reward.weights.{name}=1.0")
         else:
             yield from check_function(key, where)
+
+
+def find_idle_rewards(cfg: Config, overrides: Sequence[str]) -> list[Problem]:
+    """The typed keys of a reward that no weight names. A run that began so resumes, and a file may set them."""
+    keys = [key for text in overrides if (key := name_key(text)).startswith("reward.") and cfg.resume is None]
+    found = [(key, name) for key in keys if (name := key.split(".")[1]) in {*REWARDS} - {*cfg.reward.weights}]
+    hint = " without that reward; use reward={0}, or add +reward.weights.{0}=1.0"
+    return [Problem(key, "idle", hint=hint.format(name)) for key, name in found]
 
 
 def _list_ways(task: Task) -> str:

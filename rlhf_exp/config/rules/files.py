@@ -55,7 +55,7 @@ def list_local_models(cfg: Config) -> list[tuple[str, str]]:
 def find_missing_models(cfg: Config) -> Iterator[Problem]:
     """Folders that a key of model, reward or teacher names but that hold no model."""
     for key, place in list_local_models(cfg):
-        if why := _explain_model(place):
+        if why := _explain_model(Path(place)):
             yield conflict(cfg, key, why, "missing")
     for key, path in cfg.list_saved_models().items():
         if is_hub_id(path):
@@ -63,16 +63,16 @@ def find_missing_models(cfg: Config) -> Iterator[Problem]:
         folder = Path(path).expanduser()
         whole = folder / "model" if (folder / "model").is_dir() else folder
         wanted = "a run or of a model, or a hub id" if key == "teacher.path" else "a run of algo=reward_model"
-        missing = f"no such folder; must be the folder of {wanted}"
-        if why := (explain_odd_file(whole) or explain_pickle(whole)) if folder.is_dir() else missing:
+        unsaved = whole == folder and (folder / ".hydra" / "config.yaml").is_file()  # told later (models/source.py)
+        if not unsaved and (why := _explain_model(whole, f"the folder of {wanted}")):
             yield conflict(cfg, key, why, "missing")
 
 
-def _explain_model(path: str) -> str | None:
-    folder = Path(path).expanduser()
+def _explain_model(path: Path, wanted: str = "a model's folder or a hub id like org/name") -> str | None:
+    folder = path.expanduser()
     if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
         what = "has no config.json" if folder.is_dir() else "no such folder"
-        return f"{what}; must be a model's folder or a hub id like org/name"
+        return f"{what}; must be {wanted}"
     return explain_odd_file(folder) or explain_pickle(folder)
 
 
@@ -98,7 +98,7 @@ def find_missing_weights(cfg: Config) -> list[Problem]:
     return [
         conflict(cfg, key, "holds no weights; must hold safetensors next to its config.json", "missing")
         for key, path in list_local_models(cfg)
-        if not _explain_model(path) and not any(Path(path).expanduser().glob("*.safetensors"))
+        if not _explain_model(Path(path)) and not any(Path(path).expanduser().glob("*.safetensors"))
     ]
 
 

@@ -93,7 +93,7 @@ def tool_calls_fail(run: Signals) -> Suspicion | None:
         "TRL gives the model the text of the error to read: it calls tools that there are not, or with arguments that"
     )
     evidence = f"{failures:.2f} of {calls:.2f} calls of a held-out episode fail"
-    return Suspicion([(None, 0.0)], f"{cause} they refuse", [run.lower_rate(2)], evidence)
+    return Suspicion([(None, math.inf)], f"{cause} they refuse", [run.lower_rate(2)], evidence)
 
 
 @rule("warning", "logps/chosen", of=IMPLICIT)
