@@ -9,7 +9,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 from rlhf_exp.analysis.stats import wilson
-from rlhf_exp.errors import name_error
+from rlhf_exp.errors import collecting, refusing
 from rlhf_exp.experiment import Experiment
 from rlhf_exp.forms import Row
 from rlhf_exp.preflight.check import Check, judge
@@ -64,10 +64,10 @@ def _check_one(experiment: Experiment, name: str, row: Row) -> Iterator[Check]:
 def _try(tool: Any) -> str:
     """What a tool returns for arguments of its types, in a few words."""
     wanted = [one for one in signature(tool).parameters.values() if one.default is Parameter.empty]
-    try:
+    failed: list[str] = []
+    with collecting(failed), refusing("an error", Exception):  # a user's code may raise anything
         return repr(tool(**{one.name: deepcopy(TRIED.get(one.annotation, "1")) for one in wanted}))[:80]
-    except Exception as error:  # a user's code may raise anything
-        return f"an error, {name_error(error)[:80]}"
+    return failed[0][:80]
 
 
 def _check_calls(completions: Sequence[Completion]) -> Check:
