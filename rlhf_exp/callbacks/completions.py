@@ -15,7 +15,7 @@ from transformers import TrainerCallback, TrainerState
 from rlhf_exp import processes
 from rlhf_exp.graders import read_text
 from rlhf_exp.runs.records import Completion, append, keep_lines
-from rlhf_exp.tasks.texts import describe_prompt
+from rlhf_exp.tasks.texts import describe_prompt, write_turns
 from rlhf_exp.trainers.rollouts import Rollouts
 
 DIGITS = 6
@@ -56,7 +56,9 @@ class CompletionsWriter(TrainerCallback):
         own = list(zip(trainer.newest_rows, ids, strict=True))[: max(0, self._kept - first)]
         for i, (row, tokens) in enumerate(own, start=first):
             line = {"id": row["id"], "sample": i % group, **describe_prompt(buffer["prompt"][i])}
-            line |= {"completion": read_text(buffer["completion"][i]), "tokens": len(tokens)}
+            said, wrote = buffer["completion"][i], getattr(trainer, "newest_tool_mask", None)
+            line |= {"completion": write_turns(said) if wrote else read_text(said)}
+            line["tokens"] = sum(wrote[i - first]) if wrote else len(tokens)
             line["truncated"] = tokens[-1] not in trainer.eos_token_ids
             line |= {"outcome": graded[i]} if (graded := buffer.get("extra", {}).get("outcome")) else {}
             rewards = {name: values[i] for name, values in buffer.get("rewards", {}).items()}

@@ -98,12 +98,13 @@ def sample_rows(
 ) -> list[Completion]:  # fmt: skip
     """Sample completions of each row; if the draws are `greedy` then a greedy one of each.
 
-    Each draws from its own stream, named by the draws' key, its row and its place among the row's completions. So two
-    models share their random numbers, more rows or more completions begin with the fewer, and torch's random state is
-    neither read nor changed. What is chosen or learned from samples of one purpose has seen none of the numbers of
-    another. Without `start_model` the model is the start model, and its KL is 0. vLLM samples from the weights of
-    `source`, with other random numbers that belong to a completion in the same way. Each of several processes takes
-    whole batches, which then are those of one process, and so are the completions.
+    Each draws from its own stream, named by the draws' key, its row and its place among the row's completions; of an
+    episode with tools this holds for the first turn (trainers/episodes.py). So two models share their random numbers,
+    more rows or more completions begin with the fewer, and torch's random state is neither read nor changed. What is
+    chosen or learned from samples of one purpose has seen none of the numbers of another. Without `start_model` the
+    model is the start model, and its KL is 0. vLLM samples from the weights of `source`, with other random numbers that
+    belong to a completion in the same way. Each of several processes takes whole batches, which then are those of one
+    process, and so are the completions.
     """
     draws, pad_id = of.draws, of.tokenizer.pad_token_id
     prompt_ids, eos_ids = encode_prompts(of.tokenizer, of.rows), list_eos(model.generation_config, of.tokenizer)
@@ -178,7 +179,7 @@ def judge(of: EvalSet, completions: list[Completion]) -> list[Completion]:
     for one, text in zip(completions, texts, strict=True):
         if one.row in own:
             row = of.rows[one.row]
-            known = {"id": row["id"], **describe_prompt(row["prompt"]), "completion": text}
+            known = {"id": row["id"], **describe_prompt(one.messages or row["prompt"]), "completion": text}
             groups.setdefault((one.decoding, one.sample // of.group), []).append(one.model_copy(update=known))
     judged = {}
     for group in groups.values():
@@ -186,7 +187,8 @@ def judge(of: EvalSet, completions: list[Completion]) -> list[Completion]:
         texts = [one.completion if one.turns is None else read_text(one.turns) for one in group]
         grades = [of.grade(text, row) for text, row in zip(texts, rows, strict=True)] if of.grade else None
         earned = None if of.play is None else [one.earned for one in group]
-        scores = score_completions([*of.rewards], rows, texts, [one.ids for one in group], grades, earned)
+        said = [one.turns or text for one, text in zip(group, texts, strict=True)]
+        scores = score_completions([*of.rewards], rows, said, [one.ids for one in group], grades, earned)
         for i, (one, rewards) in enumerate(zip(group, scores, strict=True)):
             known = asdict(grades[i]) if grades else {}
             known.pop("score", None)

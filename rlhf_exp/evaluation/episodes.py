@@ -26,6 +26,8 @@ from rlhf_exp.models.scoring import Model
 from rlhf_exp.tasks.environment import is_failure
 from rlhf_exp.trainers.episodes import Episodes
 
+Messages = list[dict[str, Any]]
+
 
 class Drawn(NamedTuple):
     """The tokens of a prompt and of what was drawn after it.
@@ -68,7 +70,7 @@ class Player:
 
     def __init__(self, cfg: Config, environments: dict[str, type], tokenizer: Any, model: Model) -> None:
         os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-        self._ended: list[tuple[list[dict[str, Any]], float | None]] = []
+        self._ended: list[tuple[Messages, Messages, float | None]] = []
         self._pays = "environment" in cfg.reward.weights
         empty = Dataset.from_list(
             [{"prompt": [{"role": "user", "content": ""}], "environment": next(iter(environments))}]
@@ -93,13 +95,15 @@ class Player:
         with torch.no_grad():
             trainer._generate_and_score_completions([*rows])
         drawn = zip(*trainer.newest_rollout, trainer.newest_tool_mask, self._ended, strict=True)
-        return [Drawn(prompt, ids, wrote, _describe(turns, wrote) | {"earned": earned})
-                for prompt, ids, wrote, (turns, earned) in drawn]  # fmt: skip
+        return [Drawn(prompt, ids, wrote, _describe(turns, wrote) | {"earned": earned, "messages": asked})
+                for prompt, ids, wrote, (asked, turns, earned) in drawn]  # fmt: skip
 
-    def _keep(self, completions: list[list[dict[str, Any]]], environments: list[Any], **columns: Any) -> list[float]:
+    def _keep(
+        self, prompts: list[Messages], completions: list[Messages], environments: list[Any], **columns: Any
+    ) -> list[float]:
         """The reward function by which TRL hands over the episodes that have ended."""
         paid = [one._pay() if self._pays else None for one in environments]
-        self._ended = [*zip(completions, paid, strict=True)]
+        self._ended = [*zip(prompts, completions, paid, strict=True)]
         return [0.0] * len(completions)
 
 
@@ -113,8 +117,8 @@ def _keeping_random_state() -> Iterator[None]:
     np.random.set_state(states[1])
 
 
-def _describe(turns: list[dict[str, Any]], wrote: Sequence[int]) -> dict[str, Any]:
-    results = [turn["content"] for turn in turns if turn["role"] == "tool"]
-    calls = sum(len(turn.get("tool_calls") or []) for turn in turns)
-    counts = {"tool_calls": calls, "tool_failures": sum(map(is_failure, results))}
-    return {"turns": turns, **counts, "tool_tokens": len(wrote) - sum(wrote)}
+def _describe(turns: Messages, wrote: Sequence[int]) -> dict[str, Any]:
+    results = [str(turn["content"]) for turn in turns if turn["role"] == "tool"]
+    counts = {"tool_calls": len(results), "tool_failures": sum(map(is_failure, results))}
+    cut = {"truncated": True} if turns[-1].get("tool_calls") else {}  # its calls came too late to be made
+    return {"turns": turns, **counts, "tool_tokens": len(wrote) - sum(wrote), **cut}

@@ -44,7 +44,7 @@ def summarise(completions: list[Completion], max_tokens: int, k: int | None = No
     n = len(rows[0])
     k = k or n
     section = {"n": len(rows), "completions": n, "max_tokens": max_tokens, **_summarise_rows(rows)}
-    section["utilisation"] = fmean(len(one.ids) for row in rows for one in row) / max_tokens
+    section["utilisation"] = fmean(one.own_tokens for row in rows for one in row) / max_tokens
     # Without the end token, which nearly all have.
     texts = [one.ids if one.truncated else one.ids[:-1] for row in rows for one in row[:k]]
     section["distinct"] = {str(n): distinct_n(texts, n) for n in (1, 2)}
@@ -140,7 +140,7 @@ def _list_figures(one: Completion) -> dict[str, float]:
     figures: dict[str, float] = {"accuracy": one.is_correct} if one.outcome is not None else {}
     if one.lenient is not None:
         figures["lenient_accuracy"] = one.lenient
-    figures |= {"truncation_rate": one.truncated, "mean_tokens": len(one.ids) - (one.tool_tokens or 0)}
+    figures |= {"truncation_rate": one.truncated, "mean_tokens": one.own_tokens}
     figures |= {name: count for name in TOOLS if (count := getattr(one, name)) is not None}
     if one.reward is not None:
         figures["reward"] = one.reward

@@ -54,11 +54,11 @@ class EngineFailed(RuntimeError):
 
 
 def choose_engine(cfg: "Config") -> str:
-    """Resolve `eval.engine=auto`: vllm where it is installed and there is a GPU, but for 4-bit weights; elsewhere
-    transformers."""
+    """Resolve `eval.engine=auto`: vllm where it is installed and there is a GPU, but for 4-bit weights and
+    for episodes with tools; elsewhere transformers."""
     if cfg.eval.engine != "auto":
         return cfg.eval.engine
-    fits = not cfg.device.use_cpu and not cfg.peft.quantization
+    fits = not (cfg.device.use_cpu or cfg.peft.quantization or cfg.task.turns)
     return "vllm" if fits and find_spec("vllm") else "transformers"
 
 

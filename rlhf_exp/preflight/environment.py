@@ -1,12 +1,13 @@
-"""Checks of environments before training: TRL turns what a tool raises into a text and trains on, so it is seen here.
+"""Checks of environments before training, in which TRL turns what a tool raises into a text and goes on.
 
 checks = check_environments(experiment, completions)      # judged episodes of the start model; empty without one
 """
 
+import asyncio
+import re
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
-from inspect import Parameter, signature
-from typing import Any
+from inspect import Parameter, iscoroutine, signature
+from typing import Any, get_origin, get_type_hints
 
 from rlhf_exp.analysis.stats import wilson
 from rlhf_exp.errors import collecting, refusing
@@ -18,10 +19,10 @@ from rlhf_exp.runs.records import Completion
 from rlhf_exp.tasks.environment import list_tools
 from rlhf_exp.tasks.prompts import open_episode
 
-TRIED: dict[Any, Any] = {int: 1, float: 1.0, str: "1", bool: True, list: [], dict: {}}
-"""An argument of each type."""
+TRIED: dict[Any, Any] = {int: 1, float: 1.0, bool: True, list: (), dict: ()}
+"""An argument of each type, from which it is made; of others it is a text."""
 OFTEN = 0.5
-"""A share of calls that fail from which on it is told."""
+"""The share of calls that fail above which it is said."""
 
 
 def check_environments(experiment: Experiment, completions: Sequence[Completion]) -> list[Check]:
@@ -29,7 +30,7 @@ def check_environments(experiment: Experiment, completions: Sequence[Completion]
     tools."""
     task, found = experiment.task, list[Check]()
     for name in task.environments:
-        rows = [row for row in task.eval if row["environment"] == name]
+        rows = [row for row in [*task.eval, *task.train] if row["environment"] == name]
         if rows:
             found += _check_one(experiment, name, rows[0])
     return [*found, _check_calls(completions)] if found else []
@@ -44,7 +45,9 @@ def _check_one(experiment: Experiment, name: str, row: Row) -> Iterator[Check]:
     said = f"the first prompt is {len(text)} characters and offers {', '.join(tools)}"
     yield Check(f"{name}_prompt", "passed", said, {"prompt": text})
     environment.reset(**given)
-    fresh = deepcopy(vars(environment))
+    first = _describe_state(environment)
+    environment.reset(**given)
+    fresh = _describe_state(environment)
     idle = environment._pay() if "environment" in experiment.cfg.reward.weights else 0.0
     said = f"an episode without any action earns {idle:g}"
     yield Check(f"{name}_idle", judge(False, idle > 0), said, {"reward": idle})
@@ -54,20 +57,35 @@ def _check_one(experiment: Experiment, name: str, row: Row) -> Iterator[Check]:
     said += "; what a tool raises the model reads as its result, and training goes on" if failed else ""
     yield Check(f"{name}_tools", judge(False, failed), said, {"results": results})
     environment.reset(**given)
-    kept = [key for key, value in vars(environment).items() if repr(fresh.get(key)) != repr(value)]
+    now = _describe_state(environment)  # what is drawn anew differs without any action
+    kept = [key for key, value in now.items() if fresh.get(key) != value and first.get(key) == fresh.get(key)]
     said = "a second episode of the same row begins as the first"
     if kept:
         said = f"a second episode of the same row begins otherwise: {', '.join(kept)}; reset must set all of its state"
     yield Check(f"{name}_reset", judge(kept), said, {"kept": kept})
 
 
+def _describe_state(environment: Any) -> dict[str, str]:
+    """The attributes of an environment as texts, without addresses."""
+    return {name: re.sub(r" at 0x\w+", "", repr(value)) for name, value in vars(environment).items()}
+
+
 def _try(tool: Any) -> str:
     """What a tool returns for arguments of its types, in a few words."""
-    wanted = [one for one in signature(tool).parameters.values() if one.default is Parameter.empty]
+    named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    wanted = [one.name for one in signature(tool).parameters.values()
+              if one.kind in named and one.default is Parameter.empty]  # fmt: skip
     failed: list[str] = []
     with collecting(failed), refusing("an error", Exception):  # a user's code may raise anything
-        return repr(tool(**{one.name: deepcopy(TRIED.get(one.annotation, "1")) for one in wanted}))[:80]
-    return failed[0][:80]
+        hints = get_type_hints(tool)
+        kinds = {name: get_origin(hints.get(name)) or hints.get(name) for name in wanted}
+        result = tool(**{name: kind(TRIED[kind]) if kind in TRIED else "1" for name, kind in kinds.items()})
+        if iscoroutine(result):
+            result = asyncio.run(result)
+        if isinstance(result, list):
+            raise TypeError("it returns a list, which chat templates leave out; return a text")
+        return repr(result)[:80]
+    return failed[0][:120]
 
 
 def _check_calls(completions: Sequence[Completion]) -> Check:

@@ -101,12 +101,11 @@ def check_grader(experiment: Experiment, completions: Sequence[Completion], stri
     lacks = {
         "rows": not task.eval and "no prompts are held out",
         "grader": task.grade is None and "the task has no grader",
-        "rewards": not (experiment.rewards and (strict or cfg.algo.row.by_rewards))
-        and "no reward is trained on"
-        or "environment" in cfg.reward.weights
-        and "an environment pays for what is done, and not for a text",
+        "rewards": not (experiment.rewards and (strict or cfg.algo.row.by_rewards)) and "no reward is trained on",
         "start": not bench.start and "the start model was not measured",
     }
+    if "environment" in cfg.reward.weights:
+        lacks["rewards"] = "an environment pays for what is done, and not for a text"
     checks = []
     for check, needs in CHECKS.items():
         missing = next((lacks[need] for need in ("rows", *needs) if lacks[need]), None)

@@ -22,7 +22,7 @@ in training `trainer_state`, `log_extra` and `log_metric`; what these log under 
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -107,7 +107,7 @@ def _log_below(name: str, log: Callable[[str, Any], None]) -> Callable[[str, Any
 
 
 def score_completions(
-    functions: list[RewardFunction], rows: list["Row"], completions: list[str], completion_ids: list[list[int]],
+    functions: list[RewardFunction], rows: list["Row"], completions: Sequence[Any], completion_ids: list[list[int]],
     grades: list[Grade] | None = None, earned: list[float | None] | None = None,
 ) -> list[dict[str, float]]:  # fmt: skip
     """Score completions outside training, called as TRL would: for each, every reward component by name.
@@ -122,7 +122,7 @@ def score_completions(
     if earned is not None:
         columns["earned"] = earned
     columns["completions"] = [
-        text if isinstance(row["prompt"], str) else [{"role": "assistant", "content": text}]
+        text if isinstance(row["prompt"], str) or isinstance(text, list) else [{"role": "assistant", "content": text}]
         for row, text in zip(rows, completions, strict=True)
     ]
     scores = {f.__name__: f(completion_ids=completion_ids, **columns) for f in functions}

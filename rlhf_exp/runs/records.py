@@ -321,6 +321,11 @@ class Completion(Record):
         return self.decoding, self.row, self.sample
 
     @property
+    def own_tokens(self) -> int:
+        """How many of its tokens the model wrote."""
+        return len(self.ids) - (self.tool_tokens or 0)
+
+    @property
     def is_correct(self) -> bool:
         """Whether the grader found it so. Accuracy is the mean of this, wherever it is reported."""
         return self.outcome == "correct"

@@ -16,7 +16,7 @@ a docstring that describes every argument:
                 number: The guess.
             \"\"\"
             return "yes" if number == self.target else "no"
-        def get_reward(self) -> float:      # optional: of reward=environment
+        def get_reward(self) -> float:      # optional: for reward=environment
             return 1.0
 
 The parts are as those of a mixture: the grader of its task judges the text after the last tool's result. What an
@@ -24,10 +24,12 @@ environment's code raises in `reset` and `get_reward` ends the run; what a tool 
 """
 
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import partial, wraps
+from numbers import Real
 from typing import Any, Literal
 
 from rlhf_exp.config.values import Count
@@ -57,7 +59,8 @@ class Environment(Mixture):
     ready_functions = tuple(READY)
 
     def __post_init__(self) -> None:
-        vars(self).update(demonstrates=False)  # a row is learned from by playing it
+        super().__post_init__()
+        vars(self).update(demonstrates=False, provides=(PROMPTS,))  # a row is learned from by playing it
 
     @property
     def chosen(self) -> dict[str, str]:
@@ -122,21 +125,29 @@ def _adapt(where: str, key: str) -> type:
         with refusing(f"{key}: the tool {name} cannot be described to the model", Exception):
             get_json_schema(tool)
 
+    def begin(self: Any) -> None:
+        with _telling(f"{key}: __init__", file):
+            own.__init__(self)
+
     @wraps(own.reset)
-    def reset(self: Any, **row: Any) -> Any:
+    def reset(self: Any, **row: Any) -> str | None:
         with _telling(f"{key}: reset", file):
-            return own.reset(self, **row)
+            observed = own.reset(self, **row)
+        if not isinstance(observed, str | None):
+            raise RewardError(f"{key}: reset returned {describe_value(observed)}; must be a text or nothing")
+        return observed
 
     def pay(self: Any) -> float:
-        if not hasattr(own, "get_reward"):
-            raise ConfigError([f"{key}: has no get_reward(self), which reward=environment asks; use reward=outcome"])
         with _telling(f"{key}: get_reward", file):
             paid = own.get_reward(self)
-        if not isinstance(paid, int | float):
-            raise ConfigError([f"{key}: get_reward returned {describe_value(paid)}; must be a number"])
+        paid = paid.item() if hasattr(paid, "item") else paid
+        if not isinstance(paid, Real) or not math.isfinite(paid):
+            raise RewardError(f"{key}: get_reward returned {describe_value(paid)}; must be a finite number")
         return float(paid)
 
-    return type(own.__name__, (own,), {"reset": reset, "get_reward": None, "_pay": pay})
+    # TRL calls what is a function of the name get_reward; to the class itself a property is as good.
+    hidden = {"get_reward": property(lambda self: partial(own.get_reward, self))} if hasattr(own, "get_reward") else {}
+    return type(own.__name__, (own,), {"__init__": begin, "reset": reset, "_pay": pay, **hidden})
 
 
 @contextmanager

@@ -96,17 +96,24 @@ def check_tools(cfg: Config, tokenizer: PreTrainedTokenizerBase, task: TaskRows)
         if getattr(tokenizer, "response_template", None) is None:
             add_response_schema(tokenizer)
         get_training_chat_template(tokenizer)
-    for name in task.environments:
-        row = next((row for row in [*task.train, *task.eval] if row["environment"] == name), None)
-        if row is None:
+    for name, environment in task.environments.items():
+        key = f"{cfg.task.place}.factory.{name}"
+        if "environment" in cfg.reward.weights and not hasattr(environment, "get_reward"):
+            raise ConfigError(
+                [f"{key}: has no get_reward(self), which reward=environment asks for; use reward=outcome"]
+            )
+        rows = [row for row in [*task.train, *task.eval] if row["environment"] == name]
+        if not rows:
             continue
+        plain = [*map(len, encode_prompts(tokenizer, rows))]
         with refusing(f"task={task.name}: no episode begins", RewardError):
-            opened = open_episode(task, row)
+            opened = open_episode(task, rows[0])
         ids = tokenizer.apply_chat_template(**opened, add_generation_prompt=True, **UNSAID)
-        room = tokenizer.model_max_length - len(ids)
+        longest = max(plain) + len(ids) - plain[0]
+        room = tokenizer.model_max_length - longest
         if cfg.max_tokens > room:
             taken = f"the model's context is {tokenizer.model_max_length} tokens and the prompt of the part {name}"
-            line = f"{taken} with its tools has {len(ids)}; allowed is at most {max(room, 0)}"
+            line = f"{taken} with its tools has {longest}; allowed is at most {max(room, 0)}"
             raise ConfigError([f"max_tokens={cfg.max_tokens}: {line}"])
 
 

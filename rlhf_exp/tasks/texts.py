@@ -46,12 +46,13 @@ def write_turns(turns: list[dict[str, Any]]) -> str:
     """An episode as a text to read: what the model wrote, the tools that it called and what they returned."""
     lines = []
     for turn in turns:
-        text = str(turn.get("content") or "").strip()
+        thought = f"<think>{turn['reasoning_content']}</think>\n" if turn.get("reasoning_content") else ""
+        text = f"{thought}{turn.get('content') or ''}".strip()
         lines += [f"[{turn['name']} returns] {text}" if turn["role"] == "tool" else text] if text else []
         for call in turn.get("tool_calls") or []:
-            called = call["function"]
-            arguments = ", ".join(f"{name}={value!r}" for name, value in dict(called["arguments"]).items())
-            lines.append(f"[calls] {called['name']}({arguments})")
+            called, given = call["function"], call["function"]["arguments"]
+            named = [f"{name}={value!r}" for name, value in given.items()] if isinstance(given, dict) else [repr(given)]
+            lines.append(f"[calls] {called['name']}({', '.join(named)})")
     return "\n".join(lines)
 
 

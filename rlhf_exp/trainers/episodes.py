@@ -5,7 +5,7 @@
 
 TRL plays them: it resets an environment for each row, reads the calls out of what the policy writes, calls the tools,
 and goes on after their results, which no loss is taken of (`tool_mask`). TRL calls this experimental;
-tests/trainers/test_episodes.py holds what is relied on. Here the policy writes each turn by our own decoding loop, from
+tests/tasks/test_environment.py holds what is relied on. Here the policy writes each turn by our own decoding loop, from
 the stream of the row and the turn.
 """
 

@@ -9,7 +9,9 @@ import torch
 
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.evaluation.completions import EvalSet, judge, sample_rows
+from rlhf_exp.graders.user_code import RewardError
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
+from rlhf_exp.models.scoring import completion_logits
 from rlhf_exp.preflight.environment import check_environments
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.load import load_run
@@ -91,8 +93,22 @@ def test_an_episode_is_played_graded_and_paid(tmp_path, monkeypatch):
     assert one.tokens == sum(len(found.tokenizer(text)["input_ids"]) for text in written)
     assert len(one.ids) == one.tokens + one.tool_tokens and not one.truncated
     assert (one.outcome, one.extracted, one.rewards["environment"]) == ("partial", wrong, 0.0)
+    assert one.prompt.endswith("before you answer.")  # what reset returns
     assert "[calls] try_expression(expression=" in one.completion and "[nope returns] {'error'" in one.completion
     assert (other.outcome, other.extracted, one.kl, other.kl) == ("partial", "1", 0, 0)
+
+
+def test_calls_with_odd_arguments_and_an_odd_pay_end_in_one_line_or_none(tmp_path, monkeypatch):
+    found = load(tmp_path, write_game(tmp_path, more="    def get_reward(self): return self.pay"), "reward=environment")
+    for pay, paid in ((True, 1.0), (torch.tensor(0.5), 0.5)):
+        monkeypatch.setattr(found.task.environments["countdown"], "pay", pay, raising=False)
+        odd = '<tool_call>\n{"name": "guess", "arguments": "5"}\n</tool_call><eos>'
+        one, other = play(monkeypatch, found, [odd, "No.<eos>"], ["No.<eos>"])
+        assert one.tool_failures == 1 and "[calls] guess('5')" in one.completion
+        assert one.rewards == other.rewards == {"environment": paid}
+    monkeypatch.setattr(found.task.environments["countdown"], "pay", "much")
+    with pytest.raises(RewardError, match="get_reward returned much .str.; must be a finite number"):
+        play(monkeypatch, found, ["No.<eos>"] * 2)
 
 
 def test_what_a_tool_returns_is_no_answer_and_is_not_learned_from(tmp_path, monkeypatch):
@@ -109,6 +125,8 @@ def test_the_preflight_sees_state_that_is_kept_and_tools_that_fail(tmp_path, mon
         (["self.told = 0"], ["passed", "passed", "passed", "passed"]),
         ([], ["passed", "passed", "passed", "failed"]),
         (["self.told = 0", "1 / 0"], ["passed", "passed", "warned", "passed"]),
+        (["self.told = 0", "['a']"], ["passed", "passed", "warned", "passed"]),
+        (["self.told, self.lock, self.own = 0, __import__('threading').Lock(), object()"], ["passed"] * 4),
     ):
         found = load(tmp_path, write_game(tmp_path, *game))
         checks = check_environments(found, play(monkeypatch, found, ["I do not know.<eos>"] * 2))
@@ -121,7 +139,7 @@ def test_the_preflight_sees_state_that_is_kept_and_tools_that_fail(tmp_path, mon
     ("overrides", "line"),
     [
         (["task.of=null"], "task.of: needs a part or more"),
-        (["algo=ppo"], "algo=ppo: plays no episodes with tools, which task=environment asks; use algo=grpo, or none"),
+        (["algo=ppo"], "algo=ppo: plays no episodes with tools, which task=environment asks for; use algo=grpo"),
         (["algo=sft"], "algo=sft: needs demonstrations, and task=environment has none"),
         (["task.factory={other: attempts}"], "task.factory.other: no such part; must be of countdown"),
         (["task.factory={countdown: atempts}"], "must be one of attempts, calculator, or FILE.py:"),
@@ -129,6 +147,8 @@ def test_the_preflight_sees_state_that_is_kept_and_tools_that_fail(tmp_path, mon
           " prompt_template: '{target}'}}"], "task.factory: lacks the environment of the part far"),
         (["task.prompt=plain"], "task.prompt=plain: must be chat, for tools stand in messages"),
         (["+algo.args.max_tool_calling_iterations=2"], "use task.turns"),
+        (["peft=qlora"], "peft=qlora: has 4-bit weights, with which no episodes are played; use peft=lora"),
+        (["+algo.args.min_p=0.1"], "algo.args.min_p=0.1: has no effect on episodes with tools; leave it out"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_in_one_line(overrides, line):
@@ -144,8 +164,9 @@ def test_what_does_not_fit_is_refused_in_one_line(overrides, line):
         (["max_tokens=1200"], {}, "allowed is at most"),
         ([], {"result": "'no'\n    def other(self, x): pass"}, "the tool other cannot be described to the model"),
         ([], {"reset": "1 / 0"}, "reset raised ZeroDivisionError in line 4"),
-        (["reward=environment"], {}, "has no get_reward(self), which reward=environment asks; use reward=outcome"),
-        (["reward=environment"], {"more": "    def get_reward(self): return 'much'"}, "returned much (str); must be a"),
+        (["reward=environment"], {}, "has no get_reward(self), which reward=environment asks for; use reward=outcome"),
+        ([], {"reset": "return 3"}, "reset returned 3 (int); must be a text or nothing"),
+        ([], {"more": "    def __init__(self, x): pass"}, "__init__ raised TypeError"),
     ],
 )
 def test_an_environment_that_cannot_be_used_is_refused_in_one_line(tmp_path, monkeypatch, overrides, game, line):
@@ -155,12 +176,39 @@ def test_an_environment_that_cannot_be_used_is_refused_in_one_line(tmp_path, mon
     assert line in refuse(start)
 
 
-def test_a_run_learns_and_measures_before_and_after(launch, tmp_path):
+def test_a_run_learns_and_measures_before_and_after(launch, tmp_path, monkeypatch):
+    """Each episode calls a tool once. Its tokens are given the log-probabilities that they have, so that scoring them
+    for the loss must find the same, of what the policy wrote alone."""
+    turn = 0
+
+    def write(trainer, prompt_ids):
+        nonlocal turn
+        turn += 1
+        text = call("try_expression", expression="1 + 2") if turn % 2 else "<answer> 1 </answer><eos>"
+        rows = [(ids, trainer._tokenizer(text)["input_ids"]) for ids in prompt_ids]
+        with torch.no_grad():
+            logits = completion_logits(trainer.model, rows, trainer._tokenizer.pad_token_id)
+        logps = [row.log_softmax(-1)[range(len(ids)), ids] for row, (_, ids) in zip(logits, rows, strict=True)]
+        trainer.sampled_logps = torch.stack(logps)
+        return [ids for _, ids in rows]
+
+    monkeypatch.setattr(episodes, "sample_rollout", write)
     out = tmp_path / "run"
     small = ["algo.args.max_steps=1", "algo.args.per_device_train_batch_size=4", "algo.args.num_generations=2"]
-    few = ["max_tokens=8", "eval.rows=2", "task.train_rows=4", f"output_dir={out}", "eval.every=1", "eval.every_rows=2"]
+    few = [
+        "eval.rows=2",
+        "monitor.completions=4",
+        "task.train_rows=4",
+        f"output_dir={out}",
+        "eval.every=1",
+        "eval.every_rows=2",
+    ]
     assert launch("algo=grpo", *KEYS, OF, *small, *few).returncode == 0
     run = load_run(out)
-    assert run.evaluation.trained.tool_calls["value"] == 0 and run.evaluation.paired.tool_failures["value"] == 0
-    assert [row["tools/call_frequency"] for row in run.metrics if "loss" in row] == [0]
-    assert all(one.turns for one in run.samples)
+    assert run.evaluation.trained.tool_calls["value"] == 1 and run.evaluation.paired.tool_failures["value"] == 0
+    [row] = [row for row in run.metrics if "loss" in row]
+    assert row["tools/call_frequency"] == 1 and row["sampling/sampling_logp_difference/max"] < 1e-3
+    assert all(len(one.turns) == 3 for one in run.samples)
+    lines = [json.loads(line) for line in (out / "completions.jsonl").read_text().splitlines()]
+    assert all("[calls] try_expression" in line["completion"] for line in lines)
+    assert {line["tokens"] for line in lines} == {one.tokens for one in run.samples}

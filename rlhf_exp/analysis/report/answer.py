@@ -228,12 +228,14 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     seeds = len(groups[best])
     where = f"{seeds} seed{'s' * (seeds > 1)}, {main.contrasts[0].rows} rows"
     is_best = all(pair.verdict for pair in of_best)
+    is_nearly = len(of_best) > FEW and sum(not pair.verdict for pair in of_best) == 1
     levels = {label: mean["value"] for label, mean in means.items() if mean}
     surely = " whose seeds agree" if max(levels.values()) > levels[best] else ""
-    parts = [f"{'' if is_best else f'The highest{surely} is '}{best}, with a {name} of {level} ({where})"]
+    highest = "" if is_best or is_nearly else f"The highest{surely} is "
+    parts = [f"{highest}{best}, with a {name} of {level} ({where})"]
     if of_best:
         parts.append(f"it is {_tell(main, of_best)}")
-        title = "Best." if is_best else "No setting is clearly the best."
+        title = "Best." if is_best else "Above all but one." if is_nearly else "No setting is clearly the best."
         yield Callout("ok" if is_best else "info", title, _close(parts))
     else:
         yield Callout("info", "Highest.", _close(parts))

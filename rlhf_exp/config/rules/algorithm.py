@@ -40,15 +40,29 @@ def check_task(cfg: Config) -> Iterator[str]:
     if row.trains and need in gives and not able(row):
         players = ", ".join(name for name, other in ALGORITHMS.items() if able(other))
         yield conflict(
-            cfg, "algo", f"plays no episodes with tools, which task={task} asks; use algo={players}, or none"
+            cfg, "algo", f"plays no episodes with tools, which task={task} asks for; use algo={players}, or none"
         )
-    if cfg.task.turns and count_processes(cfg) > 1:
-        yield conflict(cfg, "task", "is played by one process; leave scale and torchrun out")
+    if cfg.task.turns:
+        yield from _check_episodes(cfg)
     for key, source in cfg.list_sources():
         yield from source.find_problems(key)
     if getattr(cfg.task, "samples", None) is not None and (row.online or not row.trains):
         others = ", ".join(name for name, row in ALGORITHMS.items() if not row.online and row.trains)
         yield conflict(cfg, "task.samples", f"algo={algo} learns from no given samples; allowed with {others}")
+
+
+def _check_episodes(cfg: Config) -> Iterator[Problem]:
+    """Whether episodes with tools can be played: by our decoding loop in one process, with weights that it reads."""
+    if count_processes(cfg) > 1:
+        yield conflict(cfg, "task", "is played by one process; leave scale and torchrun out")
+    if cfg.peft.quantization:
+        yield conflict(cfg, "peft", "has 4-bit weights, with which no episodes are played; use peft=lora")
+    if cfg.algo.args.get("use_vllm"):
+        yield conflict(cfg, "generation", "plays no episodes with tools; use generation=auto")
+    if cfg.eval.engine == "vllm":
+        yield conflict(cfg, "eval.engine", "plays no episodes with tools; use eval.engine=auto")
+    for name in [name for name in TRL_SAMPLING if cfg.algo.args.get(name) is not None]:
+        yield conflict(cfg, f"algo.args.{name}", "has no effect on episodes with tools; leave it out")
 
 
 def check_algorithm(cfg: Config) -> Iterator[str]:

@@ -90,7 +90,7 @@ def tool_calls_fail(run: Signals) -> Suspicion | None:
     if failures <= calls / 2:
         return None
     cause = (
-        "TRL gives the model the text of the error to read: it calls tools that there are not, or with arguments that"
+        "TRL gives the model the text of the error to read: it calls tools that do not exist, or with arguments that"
     )
     evidence = f"{failures:.2f} of {calls:.2f} calls of a held-out episode fail"
     return Suspicion([(None, math.inf)], f"{cause} they refuse", [run.lower_rate(2)], evidence)
