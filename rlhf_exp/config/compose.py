@@ -36,6 +36,9 @@ from rlhf_exp.tasks.mixture import COMMON, PARTS
 
 Check = Callable[[Config], Iterable[str]]
 
+PARTED = ("environment", "mixture")
+"""Tasks whose rows are of other tasks."""
+
 
 def compose_config(
     overrides: Iterable[str] = (), further: Sequence[Check] = (), config_dir: str | None = None
@@ -162,6 +165,9 @@ def fill_sets(cfg: DictConfig) -> None:
     sets = OmegaConf.select(cfg, "eval.sets")
     for name, given in sets.items() if isinstance(sets, DictConfig) else ():
         if isinstance(given, DictConfig) and (task := given.get("task", cfg.task.get("name"))) in TASKS:
+            if "task" in given and task in PARTED:
+                why = "has parts of its own, which a set cannot have; give each part a set"
+                raise ConfigError([Problem(f"eval.sets.{name}.task", "conflict", task, why)])
             keys = _read_keys(task if "task" in given else cfg.task)
             with open_dict(sets):
                 sets[name] = OmegaConf.merge({"task": task, "reward": None}, keys, given)
@@ -170,7 +176,7 @@ def fill_sets(cfg: DictConfig) -> None:
 def fill_parts(cfg: DictConfig) -> None:
     """Add to each part of a mixture the keys that it leaves out, those of conf/task and of the mixture, and to parts
     without shares equal ones."""
-    if OmegaConf.select(cfg, "task.name") not in ("environment", "mixture"):
+    if OmegaConf.select(cfg, "task.name") not in PARTED:
         return
     with open_dict(cfg):
         if not isinstance(cfg.task.of, DictConfig | None):  # which is refused

@@ -75,6 +75,7 @@ algo=dpo args.beta=0 @conflict +args.sync_ref_model=true @conflict 'args.loss_ty
 algo=dpo +args.f_divergence_type=js_divergence @conflict 'args.loss_type=[aot]' +args.use_weighting=true @conflict
 peft=lora args.beta=0 +args.sync_ref_model=true @conflict @conflict
 +args.use_liger_kernel=true @conflict +args.vllm_importance_sampling_cap=2 @conflict
++eval.sets.x.task=mixture @eval.sets.x.task:conflict
 algo=dpo +args.truncation_mode=keep_end @conflict +args.pad_token=x @conflict
 args.per_device_train_batch_size=250 @conflict
 +args.generation_batch_size=100 @conflict
