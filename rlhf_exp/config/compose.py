@@ -164,7 +164,7 @@ def fill_sets(cfg: DictConfig) -> None:
     names none the run's own."""
     sets = OmegaConf.select(cfg, "eval.sets")
     for name, given in sets.items() if isinstance(sets, DictConfig) else ():
-        if isinstance(given, DictConfig) and (task := given.get("task", cfg.task.get("name"))) in TASKS:
+        if isinstance(given, DictConfig) and (task := str(given.get("task", cfg.task.get("name")))) in TASKS:
             if "task" in given and task in PARTED:
                 why = "has parts of its own, which a set cannot have; give each part a set"
                 raise ConfigError([Problem(f"eval.sets.{name}.task", "conflict", task, why)])

@@ -68,7 +68,7 @@ class EpisodeTrainer(Episodes, GRPOTrainer):
 class Player:
     """Plays with one model."""
 
-    def __init__(self, cfg: Config, environments: dict[str, type], tokenizer: Any, model: Model) -> None:
+    def __init__(self, cfg: Config, environments: dict[str, Any], tokenizer: Any, model: Model) -> None:
         os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
         self._ended: list[tuple[Messages, Messages, float | None]] = []
         self._pays = "environment" in cfg.reward.weights

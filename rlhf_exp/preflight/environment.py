@@ -78,7 +78,7 @@ def _try(tool: Any) -> str:
     failed: list[str] = []
     with collecting(failed), refusing("an error", Exception):  # a user's code may raise anything
         hints = get_type_hints(tool)
-        kinds = {name: get_origin(hints.get(name)) or hints.get(name) for name in wanted}
+        kinds: dict[str, Any] = {name: get_origin(hints.get(name)) or hints.get(name) for name in wanted}
         result = tool(**{name: kind(TRIED[kind]) if kind in TRIED else "1" for name, kind in kinds.items()})
         if iscoroutine(result):
             result = asyncio.run(result)
@@ -94,7 +94,7 @@ def _check_calls(completions: Sequence[Completion]) -> Check:
     calls, failures = (sum(getattr(one, name) for one in episodes) for name in ("tool_calls", "tool_failures"))
     callers = wilson(sum(bool(one.tool_calls) for one in episodes), len(episodes))
     said = f"{percent(callers)} of {len(episodes)} episodes of the start model call a tool"
-    figures: dict[str, object] = {"callers": callers}
+    figures = {"callers": callers}
     if calls:
         figures["failed"] = wilson(failures, calls)
         said += f"; {percent(figures['failed'])} of {calls} calls fail"

@@ -30,7 +30,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from rlhf_exp.config.values import Count
 from rlhf_exp.errors import ConfigError, refusing
@@ -51,9 +51,9 @@ class Environment(Mixture):
 
     name: Literal["environment"]  # type: ignore[assignment]
     factory: dict[str, str] | None = field(kw_only=True)
-    turns: Count = field(kw_only=True)  # type: ignore[assignment]  # it alone has some
+    turns: Count = field(kw_only=True)  # type: ignore[misc]  # it alone has some
 
-    columns = ("task", "environment")
+    columns: ClassVar[tuple[str, ...]] = ("task", "environment")
     provides = (PROMPTS,)
     least = 1
     ready_functions = tuple(READY)
@@ -116,9 +116,10 @@ def _adapt(where: str, key: str) -> type:
     from transformers.utils import get_json_schema
 
     file = where.rpartition(":")[0]
-    own: Any = READY.get(where) or import_function(where, key)
-    if not isinstance(own, type) or not callable(getattr(own, "reset", None)):
+    found = READY.get(where) or import_function(where, key)
+    if not isinstance(found, type) or not callable(getattr(found, "reset", None)):
         raise ConfigError([f"{key}: must be a class with a method reset(self, **row)"])
+    own: Any = found
     if not list_tools(own):
         raise ConfigError([f"{key}: has no tools; a tool is a public method besides reset and get_reward"])
     for name, tool in list_tools(own).items():

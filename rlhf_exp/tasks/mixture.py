@@ -47,7 +47,7 @@ class Mixture(GradedTask):
     of: dict[str, Annotated[Union[tuple(map(find_task, PARTS))], Field(discriminator="name")]]  # type: ignore[valid-type]  # noqa: UP007
     shares: dict[str, PositiveShare]
 
-    columns = ("task",)
+    columns: ClassVar[tuple[str, ...]] = ("task",)
     least: ClassVar[int] = 2
     """So many parts at least."""
 

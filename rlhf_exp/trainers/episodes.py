@@ -18,7 +18,7 @@ from rlhf_exp.trainers.rollouts import Batch, Rollouts
 class Episodes(Rollouts):
     """Comes before GRPOTrainer among the bases. Without environments it changes nothing."""
 
-    environment_factories: dict[str, Any] | None
+    environment_factories: Any
 
     newest_tool_mask: list[list[int]]
     """Of the newest rollout: 1 for each token that the policy wrote, 0 for what a tool returned."""
@@ -45,7 +45,8 @@ class Episodes(Rollouts):
         keys = self.row_keys
         self.row_keys = [(*key, "turn", self.turns) for key in keys[: len(prompt_ids)]]
         completions = sample_rollout(self, prompt_ids)
-        logps, self.sampled_logps, self.row_keys = self.sampled_logps, None, keys
+        logps: Any = self.sampled_logps
+        self.sampled_logps, self.row_keys = None, keys
         return completions, [row[: len(ids)].tolist() for row, ids in zip(logps, completions, strict=True)]
 
     def finish_rollout(self, batch: Batch) -> Batch:
