@@ -71,6 +71,7 @@ class Player:
     def __init__(self, cfg: Config, environments: dict[str, Any], tokenizer: Any, model: Model) -> None:
         os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
         self._ended: list[tuple[Messages, Messages, float | None]] = []
+        keep: Any = self._keep
         self._pays = "environment" in cfg.reward.weights
         empty = Dataset.from_list(
             [{"prompt": [{"role": "user", "content": ""}], "environment": next(iter(environments))}]
@@ -84,7 +85,7 @@ class Player:
             )  # fmt: skip
             self._trainer = EpisodeTrainer(
                 model=model, args=args, train_dataset=empty, processing_class=tokenizer,
-                reward_funcs=self._keep, environment_factory=environments,
+                reward_funcs=keep, environment_factory=environments,
             )  # fmt: skip
 
     def play(self, rows: Sequence[Row], keys: Sequence[Key], sampling: Sampling) -> list[Drawn]:
