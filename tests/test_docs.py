@@ -104,6 +104,7 @@ def reader(tmp_path_factory):
         shutil.copytree(ASSETS / "tiny", folder / name)
     for name in FOLDERS:
         (folder / name).mkdir(parents=True)
+        (folder / name / "config.json").write_text("{}")
     for name in FILES:
         (folder / name).touch()
     for name in CODE:

@@ -142,7 +142,7 @@ def sample_rows(
             if not plain:
                 outside = fmean(turn.outside for turn in found)
                 sums |= {"kl_sampled": sum(turn.sampled for turn in found), "kl_outside": outside}
-            known = {"row": row, "ids": one.ids, "sample": place, "decoding": decoding, "prompt_ids": one.prompt_ids}
+            known = {"row": row, "ids": one.ids, "sample": place, "decoding": decoding}
             known |= {"tokens": sum(len(ids) for _, ids in own), "truncated": own[-1][1][-1] not in eos_ids}
             completions.append(Completion.model_validate({**known, **sums, **one.episode}))
     return completions

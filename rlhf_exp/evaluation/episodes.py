@@ -96,8 +96,11 @@ class Player:
         with torch.no_grad():
             trainer._generate_and_score_completions([*rows])
         drawn = zip(*trainer.newest_rollout, trainer.newest_tool_mask, self._ended, strict=True)
-        return [Drawn(prompt, ids, wrote, _describe(turns, wrote) | {"earned": earned, "messages": asked})
-                for prompt, ids, wrote, (asked, turns, earned) in drawn]  # fmt: skip
+        found = []
+        for prompt, ids, wrote, (asked, turns, earned) in drawn:
+            known = {"prompt_ids": prompt, "messages": asked, "earned": earned}
+            found.append(Drawn(prompt, ids, wrote, known | _describe(turns, wrote)))
+        return found
 
     def _keep(
         self, prompts: list[Messages], completions: list[Messages], environments: list[Any], **columns: Any

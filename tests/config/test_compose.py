@@ -21,7 +21,7 @@ def list_options(group):
 
 def test_every_config_file_composes_and_checks(any_machine, refuse):
     """Those of experiment/ in test_experiments.py, of sweeps/ in test_sweeps.py, of four groups in test_matrix.py."""
-    needs_more = {("reward", "judge"), ("reward", "model"), ("reward", "none")}
+    needs_more = {("reward", name) for name in ("environment", "judge", "model", "none")}
     elsewhere = ("algo", "model", "task", "peft", "experiment")
     files = [file for file in sorted(CONF.glob("*/*.yaml")) if file.parent.name not in elsewhere]
     assert len(files) > 35

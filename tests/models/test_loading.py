@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 from rlhf_exp.config.compose import compose_config
-from rlhf_exp.models.loading import load_policy, load_scorer, load_tokenizer, resolve_model, set_thinking
+from rlhf_exp.models.loading import adapt_template, load_policy, load_scorer, load_tokenizer, resolve_model
 from rlhf_exp.models.source import locate_reward_model, locate_start_model
 from tests.models.tiny import ARCHITECTURES, CONTEXT, compose, logits, make_trainer, of_folder, refusal
 
@@ -125,9 +125,9 @@ def test_thinking_is_told_to_a_template_that_knows_it():
         tokenizer = SimpleNamespace(chat_template=template)
         source = locate_start_model(compose_config(["device=cpu", f"model.enable_thinking={thinking}"]))
         for _ in range(2):  # a saved tokenizer has it already
-            set_thinking(source, tokenizer)
+            adapt_template(source, tokenizer)
             assert tokenizer.chat_template == mark + template
-    line = refusal(set_thinking, source, SimpleNamespace(chat_template="{{ messages }}"))
+    line = refusal(adapt_template, source, SimpleNamespace(chat_template="{{ messages }}"))
     assert line.startswith("model.enable_thinking=false: model=tiny has ") and line.endswith("must be null")
 
 

@@ -22,7 +22,7 @@ def farm(name, template=SUM):
 
 
 def test_every_reward_has_its_farmer():
-    assert set(FARMERS.TRICKS) | {"judge", "model"} == set(REWARDS), (
+    assert set(FARMERS.TRICKS) | {"environment", "judge", "model"} == set(REWARDS), (
         "a reward needs its trick in TRICKS of bench/farmers.py"
     )
 

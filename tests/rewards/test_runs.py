@@ -7,7 +7,7 @@ import pytest
 from tests.building import read_jsonl
 
 SMALL = [
-    *("max_tokens=24", "reward.length_efficiency.tokens=12", "eval.rows=8", "eval.completions=2", "device=cpu"),
+    *("max_tokens=24", "eval.rows=8", "eval.completions=2", "device=cpu"),
     *("algo.args.max_steps=2", "algo.args.per_device_train_batch_size=16", "algo.args.num_generations=4"),
     *("device.threads=1", "eval.cache_dir=null", "output_dir=run", "preflight=off"),
 ]
@@ -34,7 +34,12 @@ def use(name):
 
 @pytest.mark.slow
 def test_training_and_evaluation_record_every_reward_by_name(tmp_path, launch):
-    done = launch("reward=outcome", *(f"+reward.weights.{name}=0.5" for name in OURS), *use("tokens"))
+    done = launch(
+        "reward=outcome",
+        "reward.length_efficiency.tokens=12",
+        *(f"+reward.weights.{name}=0.5" for name in OURS),
+        *use("tokens"),
+    )
     assert done.returncode == 0, done.stderr
     weights = {"outcome": 1.0, **dict.fromkeys([*OURS, "tokens"], 0.5)}
     logged = [row for row in read_jsonl(tmp_path / "run" / "metrics.jsonl") if "reward" in row]

@@ -42,7 +42,7 @@ def check_task(cfg: Config) -> Iterator[str]:
         yield conflict(
             cfg, "algo", f"plays no episodes with tools, which task={task} asks for; use algo={players}, or none"
         )
-    if cfg.task.turns:
+    elif cfg.task.turns and (need in gives or not row.trains):
         yield from _check_episodes(cfg)
     for key, source in cfg.list_sources():
         yield from source.find_problems(key)

@@ -55,7 +55,7 @@ def test_each_kind_of_failure_is_named(kind):
 
 
 def test_the_tables_have_every_rule_that_flags():
-    of_their_own = {"nonfinite_loss", "reward_apart_from_outcome", "wrong_reference"}
+    of_their_own = {"nonfinite_loss", "reward_apart_from_outcome", "tool_calls_fail", "wrong_reference"}
     tested = {name for name, *_ in (*SILENT.values(), *SICK.values())} | {*load_calibration().right} | of_their_own
     assert tested == {of.name for of in RULES if of.severity != "info"}
 
