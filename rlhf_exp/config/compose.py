@@ -162,9 +162,10 @@ def parse(cfg: DictConfig, settings: DictConfig, further: Sequence[Check] = (), 
 def fill_sets(cfg: DictConfig) -> None:
     """Add to each of `eval.sets` the keys that it leaves out: of the task that it names those of conf/task, or if it
     names none the run's own."""
+    name: Any
     sets = OmegaConf.select(cfg, "eval.sets")
     for name, given in sets.items() if isinstance(sets, DictConfig) else ():
-        if isinstance(given, DictConfig) and (task := str(given.get("task", cfg.task.get("name")))) in TASKS:
+        if isinstance(given, DictConfig) and (task := given.get("task", cfg.task.get("name"))) in TASKS:
             if "task" in given and task in PARTED:
                 why = "has parts of its own, which a set cannot have; give each part a set"
                 raise ConfigError([Problem(f"eval.sets.{name}.task", "conflict", task, why)])
