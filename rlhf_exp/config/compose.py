@@ -33,11 +33,9 @@ from rlhf_exp.config.schema import TASKS, Config
 from rlhf_exp.config.values import build
 from rlhf_exp.errors import ConfigError, Problem, show
 from rlhf_exp.tasks.mixture import COMMON, PARTS
+from rlhf_exp.tasks.task import PARTED
 
 Check = Callable[[Config], Iterable[str]]
-
-PARTED = ("environment", "mixture")
-"""Tasks whose rows are of other tasks."""
 
 
 def compose_config(

@@ -14,6 +14,7 @@ faulthandler's thread, which needs no lock of Python's, prints where it hangs an
 
 import faulthandler
 import importlib.util
+import math
 import os
 import signal
 import sys
@@ -22,6 +23,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from numbers import Real
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
@@ -85,6 +87,18 @@ def describe_error(error: BaseException, file: str) -> str:
 def describe_value(value: Any) -> str:
     """`[1, 2] (list)`, what a function of the user's has returned."""
     return "null (None)" if value is None else f"{show(value, 40)} ({type(value).__name__})"
+
+
+def read_number(value: Any, of: str = "") -> float:
+    """A number that a function of the user's has returned, also one of numpy or torch.
+
+    Raises:
+        RewardError: none, or not a finite one; `of` says of what it is.
+    """
+    value = value.item() if hasattr(value, "item") else value
+    if not isinstance(value, Real) or not math.isfinite(value):
+        raise RewardError(f"returned {describe_value(value)}{of}; must be a finite number")
+    return float(value)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from rlhf_exp.forms import Row
 from rlhf_exp.preflight.check import Check, judge
 from rlhf_exp.runs.figures import percent
 from rlhf_exp.runs.records import Completion
-from rlhf_exp.tasks.environment import list_tools
+from rlhf_exp.tasks.environment import begin, list_tools
 from rlhf_exp.tasks.prompts import open_episode
 
 TRIED: dict[Any, Any] = {int: 1, float: 1.0, bool: True, list: (), dict: ()}
@@ -38,15 +38,14 @@ def check_environments(experiment: Experiment, completions: Sequence[Completion]
 
 def _check_one(experiment: Experiment, name: str, row: Row) -> Iterator[Check]:
     task, environment = experiment.task, experiment.task.environments[name]()
-    given = {key: value for key, value in row.items() if key != "environment"}
     opened = open_episode(task, row)
     text = experiment.tokenizer.apply_chat_template(**opened, tokenize=False, add_generation_prompt=True)
     tools = list_tools(environment)
     said = f"the first prompt is {len(text)} characters and offers {', '.join(tools)}"
     yield Check(f"{name}_prompt", "passed", said, {"prompt": text})
-    environment.reset(**given)
+    begin(environment, row)
     first = _describe_state(environment)
-    environment.reset(**given)
+    begin(environment, row)
     fresh = _describe_state(environment)
     idle = environment._pay() if "environment" in experiment.cfg.reward.weights else 0.0
     said = f"an episode without any action earns {idle:g}"
@@ -56,7 +55,7 @@ def _check_one(experiment: Experiment, name: str, row: Row) -> Iterator[Check]:
     failed = [tool for tool, result in results.items() if result.startswith("an error")]
     said += "; what a tool raises the model reads as its result, and training goes on" if failed else ""
     yield Check(f"{name}_tools", judge(False, failed), said, {"results": results})
-    environment.reset(**given)
+    begin(environment, row)
     now = _describe_state(environment)  # what is drawn anew differs without any action
     kept = [key for key, value in now.items() if fresh.get(key) != value and first.get(key) == fresh.get(key)]
     said = "a second episode of the same row begins as the first"

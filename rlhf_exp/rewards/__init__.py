@@ -21,15 +21,13 @@ in training `trainer_state`, `log_extra` and `log_metric`; what these log under 
 """
 
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from rlhf_exp.errors import ConfigError, refusing
 from rlhf_exp.graders import GRADES, Grade
-from rlhf_exp.graders.user_code import RewardError, confine, describe_value, import_function, watch
+from rlhf_exp.graders.user_code import RewardError, confine, describe_value, import_function, read_number, watch
 
 if TYPE_CHECKING:
     from rlhf_exp.config.schema import Config
@@ -144,8 +142,4 @@ def _read_values(values: Any, count: int) -> list[float]:
         raise RewardError(f"returned {describe_value(values)}; must be a list of numbers, one per completion")
     if len(values) != count:
         raise RewardError(f"returned {len(values)} values for {count} completions; must be one per completion")
-    values = [value.item() if hasattr(value, "item") else value for value in values]
-    for i, value in enumerate(values):
-        if not isinstance(value, Real) or not math.isfinite(value):
-            raise RewardError(f"returned {describe_value(value)} for completion {i}; must be a finite number")
-    return [float(value) for value in values]
+    return [read_number(value, f" for completion {i}") for i, value in enumerate(values)]

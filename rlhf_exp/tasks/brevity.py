@@ -26,10 +26,10 @@ from pydantic import Field
 
 from rlhf_exp.tasks.sources import read_lines
 from rlhf_exp.tasks.splits import SHARES, hash_text, split_of
-from rlhf_exp.tasks.task import TASKS, Item, OddKind, Source, Task, find_task
+from rlhf_exp.tasks.task import PARTED, TASKS, Item, OddKind, Source, Task, find_task
 from rlhf_exp.tasks.texts import Text, validate_prompt
 
-OTHERS = tuple(find_task(name) for name in TASKS if name not in ("brevity", "environment", "mixture"))
+OTHERS = tuple(find_task(name) for name in TASKS if name not in ("brevity", *PARTED))
 
 
 @dataclass(frozen=True)

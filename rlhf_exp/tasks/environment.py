@@ -24,21 +24,20 @@ environment's code raises in `reset` and `get_reward` ends the run; what a tool 
 """
 
 import inspect
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
-from numbers import Real
 from typing import Any, ClassVar, Literal
 
 from rlhf_exp.config.values import Count
 from rlhf_exp.errors import ConfigError, refusing
 from rlhf_exp.forms import PROMPTS
-from rlhf_exp.graders.user_code import RewardError, confine, describe_value, import_function
+from rlhf_exp.graders.user_code import RewardError, confine, describe_value, import_function, read_number
 from rlhf_exp.tasks import tools
 from rlhf_exp.tasks.mixture import Mixture
 from rlhf_exp.tasks.task import Source
+from rlhf_exp.tasks.texts import Row
 
 READY: dict[str, type] = {"attempts": tools.Attempts, "calculator": tools.Calculator}
 OF_TASK = {"countdown": "attempts", "gsm8k": "calculator"}
@@ -99,6 +98,11 @@ class Environment(Mixture):
         return {name: _adapt(where, f"{self.place}.factory.{name}={where}") for name, where in self.chosen.items()}
 
 
+def begin(environment: Any, row: Row) -> str | None:
+    """Begin an episode of a row as TRL does; returns what the environment shows at first."""
+    return environment.reset(**{name: value for name, value in row.items() if name != "environment"})
+
+
 def list_tools(of: type | Any) -> dict[str, Callable[..., Any]]:
     """The tools of an environment by name, as TRL finds them: the public methods of its class."""
     kind = of if isinstance(of, type) else type(of)
@@ -126,7 +130,7 @@ def _adapt(where: str, key: str) -> type:
         with refusing(f"{key}: the tool {name} cannot be described to the model", Exception):
             get_json_schema(tool)
 
-    def begin(self: Any) -> None:
+    def make(self: Any) -> None:
         with _telling(f"{key}: __init__", file):
             own.__init__(self)
 
@@ -140,15 +144,11 @@ def _adapt(where: str, key: str) -> type:
 
     def pay(self: Any) -> float:
         with _telling(f"{key}: get_reward", file):
-            paid = own.get_reward(self)
-        paid = paid.item() if hasattr(paid, "item") else paid
-        if not isinstance(paid, Real) or not math.isfinite(paid):
-            raise RewardError(f"{key}: get_reward returned {describe_value(paid)}; must be a finite number")
-        return float(paid)
+            return read_number(own.get_reward(self))
 
     # TRL calls what is a function of the name get_reward; to the class itself a property is as good.
     hidden = {"get_reward": property(lambda self: partial(own.get_reward, self))} if hasattr(own, "get_reward") else {}
-    return type(own.__name__, (own,), {"__init__": begin, "reset": reset, "_pay": pay, **hidden})
+    return type(own.__name__, (own,), {"__init__": make, "reset": reset, "_pay": pay, **hidden})
 
 
 @contextmanager

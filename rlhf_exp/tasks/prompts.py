@@ -14,7 +14,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.config.values import show
 from rlhf_exp.errors import ConfigError, refusing
 from rlhf_exp.graders.user_code import RewardError
-from rlhf_exp.tasks.environment import list_tools
+from rlhf_exp.tasks.environment import begin, list_tools
 from rlhf_exp.tasks.loading import TaskRows, prompts_per_rollout
 from rlhf_exp.tasks.texts import Row
 from rlhf_exp.tasks.tokens import encode_prompts, encode_row
@@ -120,7 +120,7 @@ def check_tools(cfg: Config, tokenizer: PreTrainedTokenizerBase, task: TaskRows)
 def open_episode(task: TaskRows, row: Row) -> dict[str, Any]:
     """The messages and the tools of an episode of this row as it begins, as TRL gives them to the chat template."""
     environment = task.environments[row["environment"]]()
-    observed = environment.reset(**{name: value for name, value in row.items() if name != "environment"})
+    observed = begin(environment, row)
     *before, last = row["prompt"]
     messages = [*before, {**last, "content": last["content"] + (observed or "")}]
     return {"conversation": messages, "tools": [*list_tools(environment).values()]}

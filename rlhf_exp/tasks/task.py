@@ -40,6 +40,9 @@ TASKS = {
 }
 """The tasks, each with its class, in a module and a file of conf/task of the task's name."""
 
+PARTED = ("environment", "mixture")
+"""The tasks whose rows are of parts, each of another task."""
+
 Grader = Callable[[str, Row], Grade]
 
 Facts = dict[str, Any]

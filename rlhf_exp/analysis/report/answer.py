@@ -235,7 +235,8 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     parts = [f"{highest}{best}, with a {name} of {level} ({where})"]
     if of_best:
         parts.append(f"it is {_tell(main, of_best)}")
-        title = "Best." if is_best else "Above all but one." if is_nearly else "No setting is clearly the best."
+        title = "Best." if is_best else "No setting is clearly the best."
+        title = "Above all but one." if is_nearly else title
         yield Callout("ok" if is_best else "info", title, _close(parts))
     else:
         yield Callout("info", "Highest.", _close(parts))

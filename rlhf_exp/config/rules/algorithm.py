@@ -37,12 +37,12 @@ def check_task(cfg: Config) -> Iterator[str]:
         yield conflict(cfg, "algo", f"needs {need}, and task={task} has none{remedy}; {others}")
     elif need == DEMONSTRATIONS and not cfg.task.demonstrates and cfg.task.samples is None:
         yield conflict(cfg, "algo", f"needs {cfg.task.provided_by[need]}")
-    if row.trains and need in gives and not able(row):
+    elif row.trains and not able(row):
         players = ", ".join(name for name, other in ALGORITHMS.items() if able(other))
         yield conflict(
             cfg, "algo", f"plays no episodes with tools, which task={task} asks for; use algo={players}, or none"
         )
-    elif cfg.task.turns and (need in gives or not row.trains):
+    elif cfg.task.turns:
         yield from _check_episodes(cfg)
     for key, source in cfg.list_sources():
         yield from source.find_problems(key)

@@ -89,11 +89,9 @@ def tool_calls_fail(run: Signals) -> Suspicion | None:
     calls, failures = (figure["value"] if figure else 0 for figure in found)
     if failures <= calls / 2:
         return None
-    cause = (
-        "TRL gives the model the text of the error to read: it calls tools that do not exist, or with arguments that"
-    )
+    cause = "TRL gives the model the text of the error to read: it calls tools that do not exist, or with arguments"
     evidence = f"{failures:.2f} of {calls:.2f} calls of a held-out episode fail"
-    return Suspicion([(None, math.inf)], f"{cause} they refuse", [run.lower_rate(2)], evidence)
+    return Suspicion([(None, math.inf)], f"{cause} that they refuse", [run.lower_rate(2)], evidence)
 
 
 @rule("warning", "logps/chosen", of=IMPLICIT)
