@@ -27,7 +27,7 @@ from rlhf_exp.models.source import ModelSource, locate_start_model, locate_teach
 from rlhf_exp.models.untrained import build_config, build_tokenizer
 from rlhf_exp.rewards import build_rewards, load_function
 from rlhf_exp.tasks import TaskRows, load_task
-from rlhf_exp.tasks.prompts import check_context, check_rows, check_tools, check_vocabulary
+from rlhf_exp.tasks.prompts import check_context, check_rows, check_tools, check_vocabulary, count_prompts
 from rlhf_exp.tasks.sources import Unavailable
 from rlhf_exp.tasks.tokens import measure
 
@@ -127,6 +127,8 @@ def measure_lengths(cfg: Config, tokenizer: Any, task: TaskRows | None) -> Lengt
     given = [tuple(row[name] for name in names if name in row) for row in sample]
     counts = measure(tokenizer, [row["prompt"] for row in sample], given) if sample else []
     prompts = [tokens.prompt for tokens in counts] or [0]
+    if task is not None and task.environments:
+        prompts = count_prompts(tokenizer, task, sample)
     prompt, most = fmean(prompts), max(prompts)
     if not any(given):
         answers = [float(cfg.max_tokens)] * max(1, len(names))

@@ -105,11 +105,8 @@ def check_tools(cfg: Config, tokenizer: PreTrainedTokenizerBase, task: TaskRows)
         rows = [row for row in [*task.train, *task.eval] if row["environment"] == name]
         if not rows:
             continue
-        plain = [*map(len, encode_prompts(tokenizer, rows))]
         with refusing(f"task={task.name}: no episode begins", RewardError):
-            opened = open_episode(task, rows[0])
-        ids = tokenizer.apply_chat_template(**opened, add_generation_prompt=True, **UNSAID)
-        longest = max(plain) + len(ids) - plain[0]
+            longest = max(count_prompts(tokenizer, task, rows))
         room = tokenizer.model_max_length - longest
         if cfg.max_tokens > room:
             taken = f"the model's context is {tokenizer.model_max_length} tokens and the prompt of the part {name}"
@@ -124,6 +121,17 @@ def open_episode(task: TaskRows, row: Row) -> dict[str, Any]:
     *before, last = row["prompt"]
     messages = [*before, {**last, "content": last["content"] + (observed or "")}]
     return {"conversation": messages, "tools": [*list_tools(environment).values()]}
+
+
+def count_prompts(tokenizer: PreTrainedTokenizerBase, task: TaskRows, rows: list[Row]) -> list[int]:
+    """The tokens of each row's prompt; in an environment with its tools, as many more as its first row has by them."""
+    counts, more = [*map(len, encode_prompts(tokenizer, rows))], dict[str, int]()
+    for row, count in zip(rows, counts, strict=True) if task.environments else ():
+        if row["environment"] not in more:
+            opened = open_episode(task, row)
+            ids = tokenizer.apply_chat_template(**opened, add_generation_prompt=True, **UNSAID)
+            more[row["environment"]] = len(ids) - count
+    return [count + more.get(row.get("environment", ""), 0) for row, count in zip(rows, counts, strict=True)]
 
 
 def check_rows(cfg: Config, task: TaskRows) -> None:

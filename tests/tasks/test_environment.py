@@ -2,12 +2,14 @@
 
 import json
 import random
+from statistics import fmean
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.dry_run.load import measure_lengths
 from rlhf_exp.evaluation.completions import EvalSet, judge, sample_rows
 from rlhf_exp.graders.user_code import RewardError
 from rlhf_exp.models.loading import load_policy, load_tokenizer, resolve_model
@@ -16,7 +18,7 @@ from rlhf_exp.preflight.environment import check_environments
 from rlhf_exp.rewards import build_rewards
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.tasks import load_task
-from rlhf_exp.tasks.prompts import check_tools
+from rlhf_exp.tasks.prompts import UNSAID, check_tools, open_episode
 from rlhf_exp.trainers import episodes
 from tests.tasks.building import refuse
 
@@ -96,6 +98,15 @@ def test_an_episode_is_played_graded_and_paid(tmp_path, monkeypatch):
     assert one.prompt.endswith("before you answer.")  # what reset returns
     assert "[calls] try_expression(expression=" in one.completion and "[nope returns] {'error'" in one.completion
     assert (other.outcome, other.extracted, one.kl, other.kl) == ("partial", "1", 0, 0)
+
+
+def test_a_prompt_is_counted_with_the_tools_that_stand_in_it(tmp_path):
+    found = load(tmp_path)
+    lengths = measure_lengths(found.cfg, found.tokenizer, found.task)
+    opened = [open_episode(found.task, row) for row in found.task.train]
+    ids = [found.tokenizer.apply_chat_template(**one, add_generation_prompt=True, **UNSAID) for one in opened]
+    assert lengths.prompt == pytest.approx(fmean(map(len, ids)))
+    assert lengths.longest == max(map(len, ids)) + 600
 
 
 def test_calls_with_odd_arguments_and_an_odd_pay_end_in_one_line_or_none(tmp_path, monkeypatch):
