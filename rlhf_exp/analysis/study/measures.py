@@ -76,6 +76,11 @@ class Metric(BaseModel):
     set: str | None = None
 
     @property
+    def is_of_rows(self) -> bool:
+        """Whether it is a figure of each held-out row; a series may have the name of one."""
+        return self.metric in HELD_OUT and self.statistic is None and self.per is None
+
+    @property
     def label(self) -> str:
         """What tables call it."""
         of_series = f" {self.bound:g} of" if self.statistic and self.statistic.startswith("share") else ""
@@ -122,7 +127,7 @@ def measure(metric: Metric, groups: Groups, arms: list[str]) -> Measured:
     if by_reward:
         rewards = name_rewards(groups[chosen[0]])
         groups = {arm: group for arm, group in groups.items() if name_rewards(group) & rewards}
-    read_figure = _read_rows if metric.metric in HELD_OUT and metric.per is None else _read_number
+    read_figure = _read_rows if metric.is_of_rows else _read_number
     figures = {}
     for arm, group in groups.items():
         of_runs = [read_figure(metric, run, START in arms) for run in group]

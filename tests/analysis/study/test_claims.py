@@ -108,16 +108,17 @@ def test_a_figure_on_an_evaluation_set_is_of_its_rows_and_its_reward():
         measure("reward", groups, ["b", "a"], set="silver")
 
 
-def test_one_number_per_run_borrows_the_spread_of_the_arms():
+@pytest.mark.parametrize("name", ["x", "reward", "accuracy"])  # held-out rows have figures of the last two names too
+def test_one_number_per_run_borrows_the_spread_of_the_arms(name):
     numbers = {"a": [1.0, 2.0, 4.0], "b": [5.0, 9.0]}
-    groups = {arm: [make_run(s, [True] * ROWS, metrics=[{"step": i, "x": value} for i in range(2)])
+    groups = {arm: [make_run(s, [True] * ROWS, metrics=[{"step": i, name: value} for i in range(2)])
                     for s, value in enumerate(of)] for arm, of in numbers.items()}  # fmt: skip
-    both = measure("x", groups, ["b", "a"], statistic="mean").estimate
+    both = measure(name, groups, ["b", "a"], statistic="mean").estimate
     own = {arm: np.var(of, ddof=1) for arm, of in numbers.items()}
     pooled = (2 * own["a"] + 1 * own["b"]) / 3
     square = (2 * own["a"] + POOL * pooled) / (2 + POOL) / 3 + (1 * own["b"] + POOL * pooled) / (1 + POOL) / 2
     assert [both.value, both.error] == pytest.approx([7 - 7 / 3, np.sqrt(square)])
-    one = measure("x", groups, ["a"], statistic="mean").estimate
+    one = measure(name, groups, ["a"], statistic="mean").estimate
     assert [one.value, one.error**2] == pytest.approx([7 / 3, (2 * own["a"] + POOL * pooled) / (2 + POOL) / 3])
 
 
