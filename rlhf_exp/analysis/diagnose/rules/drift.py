@@ -13,6 +13,7 @@ K1 = "kl_k1|ppo/kl"
 DIFFERENCE = "sampling/sampling_logp_difference/mean"
 NO_SIGNAL = 0.9  # share of groups without it
 LEAST_ERROR, CUT_ERROR = 2e-3, 0.1  # nats per token
+LEAST_ENTROPY = 0.05  # nats per token; a ratio of entropies far below it is noise
 SEEN = 0.01  # nats per token: more than the rounding of half precision
 
 
@@ -126,17 +127,22 @@ def sampled_apart_from_trained(run: Signals) -> Suspicion:
 
 
 def _entropies(run: Signals, sign: int) -> Course:
-    """Log of the recent entropy over that of the start, on the probe and on own samples. The start of the own samples
-    is at least that of the probe, so that a policy that was collapsed from its first row counts."""
+    """Log of the recent entropy over that of the start, each with LEAST_ENTROPY more, on the probe and on own samples.
+    The start of the own samples is at least that of the probe, so that a policy that was collapsed from its first row
+    counts."""
     courses: list[Course] = []
     probe = run.series("probe/entropy")
     for name in ("probe/entropy", "entropy"):
-        course = run.rise(name, log)
+        course = run.rise(name, _log_entropy)
         if sign < 0 and name == "entropy" and probe and course:
-            own = log(run.series(name)[0][1])
-            course = [(step, score + min(own - log(probe[0][1]), 0)) for step, score in course]
+            own = _log_entropy(run.series(name)[0][1])
+            course = [(step, score + min(own - _log_entropy(probe[0][1]), 0)) for step, score in course]
         courses.append([(step, sign * score) for step, score in course])
     return worst(*courses)
+
+
+def _log_entropy(entropy: float) -> float:
+    return log(entropy + LEAST_ENTROPY)
 
 
 @rule("warning", "probe/entropy|entropy", of=PRICED)
