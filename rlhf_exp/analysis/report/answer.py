@@ -148,7 +148,7 @@ def describe_answer(groups: Groups, measured: Groups, tests: dict[str, Tests], a
     health, unclear = _tell_health(groups, measured), [*_tell_unclear(tests)]
     is_one_task = len({run.info.task for run in join_groups(measured)}) == 1
     best = [*_tell_best(measured, tests)] if is_one_task else []
-    pairs, starts = [*_tell_pairs(tests)] if is_one_task else [], [*_tell_starts(tests)]
+    pairs, starts = [*_tell_pairs(tests)] if is_one_task else [], [*_tell_starts(measured, tests)]
     others = [*_tell_others(tests, about), *_tell_costs(measured)] if is_one_task else []
     keys = [*_tell_keys(measured, tests)] if is_one_task else []
     gains, further = (pairs, starts) if any(found.named for found in tests.values()) else (starts, pairs)
@@ -264,12 +264,18 @@ def _tell_keys(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
         yield Callout("info", "What mattered.", f"{'; '.join(parts)}; each over the settings that differ in it alone.")
 
 
-def _tell_starts(tests: dict[str, Tests]) -> Iterator[Block]:
-    """The first figure of all settings against that of the start model."""
+def _tell_starts(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
+    """The first figure of all settings against that of the start model, also of those that one seed leaves untested."""
     main = find_main(tests)
     if main and main.starts:
         is_ok = any(start.verdict > 0 for start in main.starts)
-        yield Callout("ok" if is_ok else "info", "Against the start model.", begin(_close([_tell(main, main.starts)])))
+        gain, points = columns.GAINS.get(main.column.name), " points" if main.column.kind is SHARES else ""
+        single = {label: groups[label][0] for label in main.untested if len(groups[label]) == 1}
+        alone = ", ".join(
+            f"{label} ({gain.cell(run)}{points})" for label, run in single.items() if gain and gain.read(run)
+        )
+        parts = [_tell(main, main.starts), *([f"of one seed, over rows alone: {alone}"] if alone else [])]
+        yield Callout("ok" if is_ok else "info", "Against the start model.", begin(_close(parts)))
 
 
 def _tell_others(tests: dict[str, Tests], about: Collection[str]) -> Iterator[Block]:

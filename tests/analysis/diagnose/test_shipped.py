@@ -46,8 +46,8 @@ SOUND = {
         "grpo", {"probe/entropy": lambda x: 0.042, "entropy": lambda x: JUMPS[int(29 * x)] / 1e4}, {}),
 }  # fmt: skip
 JUMPS = [
-    363, 144, 124, 346, 211, 186, 360, 180, 364, 348, 414, 405, 246, 343, 292, 252, 566, 263, 170, 202, 388, 669, 206, 491,
-    556, 249, 157, 166, 480, 381,
+    363, 144, 124, 346, 211, 186, 360, 180, 364, 348, 414, 405, 246, 343, 292, 252, 566, 263, 170, 202, 388, 669, 206,
+    491, 556, 249, 157, 166, 480, 381,
 ]  # fmt: skip
 """Of grpo on GSM8K in miniature, with groups of 8 of the prompts of 8 rows, in 1e-4 nats per token."""
 CALM = {"probe/kl": lambda x: 0.002 + 0.05 * x, "probe/entropy": lambda x: 0.4, "entropy": lambda x: 0.4}

@@ -129,6 +129,13 @@ def test_single_seeds_are_not_tested_but_listed(groups, tmp_path):
     assert "## Runs\n" in text and "Which settings differ" not in text and "Every run" not in text
 
 
+def test_beside_tested_settings_that_of_one_seed_has_its_gain(groups):
+    groups["grpo"] = groups["grpo"][:1]
+    gain = re.escape(DIFFERENCE.cell(groups["grpo"][0]))
+    told = said(groups)["Against the start model."]
+    assert re.search(rf"; of one seed, over rows alone: grpo \({gain} points\)\.$", told)
+
+
 def test_a_named_setting_takes_the_place_of_the_best(groups):
     found = said(groups, named="bnpo")
     assert found["Against bnpo."].startswith("Above it: ") and "The others." not in found
