@@ -121,10 +121,11 @@ class Run:
         return {name: found for name, found in self.evaluation.sets.items() if name not in others}
 
     def at_set(self, name: str) -> "Run":
-        """The same with the task, the reward and the measurements of an evaluation set, if it has that, in place of its
+        """The same with the task, the measurements and, if it has one, the reward of an evaluation set in place of its
         own."""
         task = read_key(self.config, f"eval.sets.{name}", {})
-        config = self.config | {"task": task, "reward": {"path": task.get("reward")}}
+        reward = {"path": task["reward"]} if task.get("reward") else self.config.get("reward", {})
+        config = self.config | {"task": task, "reward": reward}
         samples = [one for one in self.set_samples if one.set == name]
         return replace(self, config=config, evaluation=self.evaluation.sets.get(name, Evaluation()), samples=samples)
 

@@ -134,6 +134,12 @@ def find_main(tests: dict[str, Tests]) -> Tests | None:
     return next(iter(tests.values()), None)
 
 
+def _find_ranked(tests: dict[str, Tests]) -> Tests | None:
+    """As `find_main`, if settings are sorted by it: more of another figure, such as of truncation, is no better."""
+    main = find_main(tests)
+    return main if main and main.column in columns.RANKING else None
+
+
 def find_about(groups: Groups, tests: dict[str, Tests]) -> list[str]:
     """The figures that the settings' differences are about, and those in which settings differ."""
     varied = find_varied(groups)
@@ -155,6 +161,14 @@ def describe_answer(groups: Groups, measured: Groups, tests: dict[str, Tests], a
     last, other = ([health], unclear) if health.kind != "ok" or not unclear else (unclear, [health])
     return Answer([*keys, *_tell_limits(groups, measured), *best, *([] if keys else gains), *last],
                   [*(gains if keys else ()), *further, *others, *other])  # fmt: skip
+
+
+def tell_judge(judge: str, without: Sequence[str]) -> Iterator[Block]:
+    """Which evaluation set the answer is by, where it is not by the runs' own measurements."""
+    if judge:
+        left = f"; {', '.join(without)} was not measured by it" if without else ""
+        told = "the runs learned from different rewards, so that they are compared by the evaluation set"
+        yield Callout("info", f"By {judge}.", begin(_close([f"{told} {judge}, whose reward is one for all{left}"])))
 
 
 def tabulate_tests(tests: dict[str, Tests], shown: Collection[str]) -> list[Block]:
@@ -212,7 +226,7 @@ def _tell_limits(groups: Groups, measured: Groups) -> Iterator[Block]:
 def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     """The highest setting, against the others, or those against the named one."""
     column = columns.find_ranked(join_groups(groups))
-    if column is None:
+    if column is None or (column is REWARD and len(name_rewards(join_groups(groups))) > 1):
         return
     name = next(name for name, tested in TESTED.items() if tested is column)
     main = tests.get(name)
@@ -244,7 +258,7 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
 
 def _tell_pairs(tests: dict[str, Tests]) -> Iterator[Block]:
     """The first figure of all settings against that of the named one, or the clear differences between the others."""
-    main = find_main(tests)
+    main = _find_ranked(tests)
     if main is None or not main.pairs:
         return
     if main.named:
@@ -255,7 +269,7 @@ def _tell_pairs(tests: dict[str, Tests]) -> Iterator[Block]:
 
 def _tell_keys(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     """What each varied key changes by itself, where several were varied."""
-    main = find_main(tests)
+    main = _find_ranked(tests)
     if main is None or main.named or main.untested:
         return
     parts = [f"{key.removeprefix('algo.args.')}: {effects[0].first} is {_tell(main, effects)}"
@@ -266,7 +280,7 @@ def _tell_keys(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
 
 def _tell_starts(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     """The first figure of all settings against that of the start model, also of those that one seed leaves untested."""
-    main = find_main(tests)
+    main = _find_ranked(tests)
     if main and main.starts:
         is_ok = any(start.verdict > 0 for start in main.starts)
         gain, points = columns.GAINS.get(main.column.name), " points" if main.column.kind is SHARES else ""
@@ -282,7 +296,10 @@ def _tell_others(tests: dict[str, Tests], about: Collection[str]) -> Iterator[Bl
     """The clear differences in further figures that the best or the named setting has, of many the first; and in which
     figures it has none."""
     parts, unclear = [], []
-    for name, found in list(tests.items())[1:]:
+    main = _find_ranked(tests)
+    for name, found in tests.items():
+        if found is main:
+            continue
         pairs = [pair for pair in found.pairs if found.named or pair.first == found.pairs[0].first]
         if clear := [pair for pair in pairs if pair.verdict and name in about]:
             shown = clear[: FEW if len(clear) <= FEW else 1]
@@ -336,7 +353,7 @@ def _list_findings(run: Run) -> list[str]:
 
 def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:
     """The differences of the first figure that have no verdict, and what it would take."""
-    name, main = next(iter(tests.items()), ("", None))
+    name, main = next(iter(tests), ""), _find_ranked(tests)
     if main is None:
         return
     parts = []

@@ -28,6 +28,7 @@ from rlhf_exp.analysis.report.groups import (
     find_varied,
     gather,
     join_groups,
+    judge_groups,
     keep_measured,
     sort_runs,
 )
@@ -48,6 +49,7 @@ class Comparison:
 
     Attributes:
         labels: the setting of each run, by its folder; by default what the runs' configs say.
+        judged: what is compared: the measured runs, or their measurements on the evaluation set `judge`.
     """
 
     runs: list[Run]
@@ -56,7 +58,10 @@ class Comparison:
 
     def __post_init__(self) -> None:
         self.runs = sort_runs(self.runs)
-        self.groups = _rank(gather(self.runs, self.labels))
+        groups = gather(self.runs, self.labels)
+        self.judge, judged = judge_groups(keep_measured(groups))
+        self.judged = _rank(judged)
+        self.groups = {label: groups[label] for label in {**self.judged, **groups}}
         self.measured = keep_measured(self.groups)
 
     @cached_property
@@ -66,8 +71,8 @@ class Comparison:
         Raises:
             UnknownSetting: no setting is called as the named one.
         """
-        named = find_setting(self.measured, self.named) if self.named else None
-        return answer.compare_figures(self.measured, named)
+        named = find_setting(self.judged, self.named) if self.named else None
+        return answer.compare_figures(self.judged, named)
 
     @cached_property
     def about(self) -> list[str]:
@@ -77,7 +82,9 @@ class Comparison:
     @cached_property
     def remarks(self) -> answer.Answer:
         """A remark for each question."""
-        return answer.describe_answer(self.groups, self.measured, self.tests, self.about)
+        told = answer.describe_answer(self.groups, self.judged, self.tests, self.about)
+        without = [label for label in self.measured if label not in self.judged]
+        return told._replace(main=[*answer.tell_judge(self.judge, without), *told.main])
 
 
 def describe_runs(found: Comparison) -> list[Block]:
@@ -93,7 +100,7 @@ def describe_runs(found: Comparison) -> list[Block]:
     main, more = found.remarks
     blocks += [Heading("Answer"), *main]
     all_runs = _runs_table(groups, names)
-    blocks += _describe_results(measured, tests, about, all_runs) if measured else [Heading("Runs"), all_runs]
+    blocks += _describe_results(found, all_runs) if measured else [Heading("Runs"), all_runs]
     blocks += [Heading("What else was seen"), *more] if more else []
     for run in runs:
         blocks += describe_status(run, f"{names[run.path]}.")
@@ -117,22 +124,21 @@ def tabulate_study(found: Comparison) -> list[Block]:
     """A row per setting, with its seeds and the main figures, and the answer in three sentences."""
     if not found.measured:
         return [Text("No run was measured after training.")]
-    shown = _choose(columns.SHORT, found.about, found.measured)
-    return [_table(found.measured, shown, found.tests), Text(_explain(shown, found.tests)), *found.remarks.main]
+    shown = _choose(columns.SHORT, found.about, found.judged)
+    return [_table(found.judged, shown, found.tests), Text(_explain(shown, found.tests)), *found.remarks.main]
 
 
-def _describe_results(
-    measured: Groups, tests: dict[str, answer.Tests], about: list[str], all_runs: Table
-) -> list[Block]:
+def _describe_results(found: Comparison, all_runs: Table) -> list[Block]:
     """Figures over seeds, or of single runs, and over two swept keys."""
-    gains, *others = _plot_results(measured, tests)
+    measured, tests = found.measured, found.tests
+    gains, *others = _plot_results(found.judged, tests)
     figures, more = ([Figures(drawn)] if (drawn := [plot for plot in plots if plot.panels[0].lines]) else []
                      for plots in ([gains], others))  # fmt: skip
     main = answer.find_main(tests)
     if main is None:
         return [*figures, Heading("Runs"), all_runs, *more, *describe_grid(measured, main), *list_differences(measured)]
-    shown = _choose(columns.MEASURED, about, measured)
-    table = _table(measured, shown, tests)
+    shown = _choose(columns.MEASURED, found.about, found.judged)
+    table = _table(found.judged, shown, tests)
     marked = f"{NOTES['marked']} " if table.marked else ""
     blocks: list[Block] = [Heading("Results over seeds"), table, Text(_explain(shown, tests))]
     blocks.append(footnote(f"{marked}{NOTES['seeds']} {join_notes(shown)}"))
@@ -186,13 +192,11 @@ def _choose(usual: Sequence[Column], about: list[str], measured: Groups) -> list
 
 
 def _rank(groups: Groups) -> Groups:
-    """The best first, by accuracy, and then those that have only a reward; at the end those that were not measured."""
-    measured = keep_measured(groups)
+    """The best first, by accuracy, and then those that have only a reward."""
 
     def place(label: str) -> tuple:
-        means = [mean_over_seeds(measured.get(label, []), column) for column in columns.RANKING]
-        values = [mean["value"] if mean else None for mean in means]
-        return label not in measured, *(math.inf if value is None else -value for value in values)
+        means = [mean_over_seeds(groups[label], column) for column in columns.RANKING]
+        return tuple(-mean["value"] if mean else math.inf for mean in means)
 
     return {label: groups[label] for label in sorted(groups, key=place)}
 

@@ -127,6 +127,18 @@ def keep_measured(groups: Groups) -> Groups:
     return kept
 
 
+def judge_groups(groups: Groups) -> tuple[str, Groups]:
+    """What is compared of measured groups: if the runs have no accuracy and learned from different rewards, those of
+    the first evaluation set whose reward is one for all that have it, with its name; else the groups themselves."""
+    runs = join_groups(groups)
+    if len(name_rewards(runs)) > 1 and not any(getattr(run.evaluation.trained, "accuracy", None) for run in runs):
+        for name in sorted({name for run in runs for name in run.evaluation.sets}):
+            judged = keep_measured({label: [run.at_set(name) for run in group] for label, group in groups.items()})
+            if len(judged) > 1 and len(name_rewards(join_groups(judged))) == 1:
+                return name, judged
+    return "", groups
+
+
 def name_rewards(runs: Iterable[Run]) -> set[str]:
     """The rewards of these runs, each as its config, without the seed of a random one."""
     return {str({**run.config.get("reward", {}), "random": None}) for run in runs}

@@ -15,6 +15,7 @@ from rlhf_exp.analysis.report.answer import (
     tabulate_tests,
 )
 from rlhf_exp.analysis.report.columns import DIFFERENCE, FAILED, PARTIAL, TESTED, TRAINED, mean_over_seeds
+from rlhf_exp.analysis.report.compare import Comparison
 from rlhf_exp.analysis.report.page import Table
 from rlhf_exp.analysis.stats import LEVEL, START
 from rlhf_exp.runs.load import load_run
@@ -134,6 +135,34 @@ def test_beside_tested_settings_that_of_one_seed_has_its_gain(groups):
     gain = re.escape(DIFFERENCE.cell(groups["grpo"][0]))
     told = said(groups)["Against the start model."]
     assert re.search(rf"; of one seed, over rows alone: grpo \({gain} points\)\.$", told)
+
+
+def learn_from_other_rewards(run, judge=None):
+    """The run as of a task without right answers, from a reward of its own; with a judge measured by that too."""
+    samples = [one.model_copy(update={"outcome": None, "reward": float(one.is_correct)}) for one in run.samples]
+    sections = {which: getattr(run.evaluation, which).model_copy(update={"accuracy": None, "lenient_accuracy": None})
+                for which in ("baseline", "trained")}  # fmt: skip
+    evaluation = run.evaluation.model_copy(update=sections | {"paired": None})
+    config = run.config | {"reward": {"path": str(run.path)}}
+    if judge is None:
+        return replace(run, samples=samples, evaluation=evaluation, config=config)
+    config |= {"eval": {"sets": {judge: {"task": "hh_rlhf", "reward": "runs/judge"}}}}
+    seen = [one.model_copy(update={"set": judge}) for one in samples]
+    evaluation = evaluation.model_copy(update={"sets": {judge: evaluation}})
+    return replace(run, samples=samples, evaluation=evaluation, config=config, set_samples=seen)
+
+
+def test_runs_of_different_rewards_are_compared_by_a_set_with_one_reward_or_not_ranked(groups):
+    labels = {run.path: label for label, group in groups.items() for run in group}
+    runs = [run for group in groups.values() for run in group]
+    apart = Comparison([learn_from_other_rewards(run) for run in runs], labels=labels)
+    told = {block.title for block in apart.remarks.main}
+    assert "Caution." in told and not told & {"Highest.", "Against the start model.", "Cannot be told."}
+    judged = Comparison([learn_from_other_rewards(run, "gold") for run in runs], labels=labels)
+    main = {block.title: block.text for block in judged.remarks.main}
+    assert main["By gold."].endswith("by the evaluation set gold, whose reward is one for all.")
+    assert "bnpo" not in next(iter(judged.judged)) and "rewards differ" not in main.get("Caution.", "")
+    assert re.search(r"with a reward of .* \(2 seeds, 128 rows\); it is above bnpo", "".join(main.values()))
 
 
 def test_a_named_setting_takes_the_place_of_the_best(groups):
