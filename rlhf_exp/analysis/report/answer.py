@@ -37,7 +37,7 @@ FEW = 2
 MOST_FIGURES = 3
 """So many figures have their differences in a sentence."""
 MOST_SIZES = 6
-"""Of more contrasts than these a sentence says the names alone."""
+"""Of more contrasts than these a sentence says the names alone, but of at most FEW on a side."""
 CLOSE = 1.05
 """Costs that differ by a smaller factor are about the same."""
 WORDS = {1: "higher", 0: "no clear difference", -1: "lower"}
@@ -288,8 +288,8 @@ def _tell_starts(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
         alone = ", ".join(
             f"{label} ({gain.cell(run)}{points})" for label, run in single.items() if gain and gain.read(run)
         )
-        parts = [_tell(main, main.starts), *([f"of one seed, over rows alone: {alone}"] if alone else [])]
-        yield Callout("ok" if is_ok else "info", "Against the start model.", begin(_close(parts)))
+        told = begin(_close([_tell(main, main.starts)])) + (f" Of one seed, and not tested: {alone}." if alone else "")
+        yield Callout("ok" if is_ok else "info", "Against the start model.", told)
 
 
 def _tell_others(tests: dict[str, Tests], about: Collection[str]) -> Iterator[Block]:
@@ -340,8 +340,8 @@ def _tell_health(groups: Groups, measured: Groups) -> Callout:
         more = [f"{len(names) - FEW} more"] if len(names) > FEW else []
         parts.append(f"{label} in {counts[label]} of {len(named[label])} ({', '.join(names[:FEW] + more)})")
     parts += [f"{len(sick) - MANY} more settings"] if len(sick) > MANY else []
-    collapsed, runs = describe_collapsed(measured), sum(map(len, named.values()))
-    told = f" {sum(counts.values())} have findings: {', '.join(parts)}" if parts else ": no check found anything"
+    collapsed, runs, n = describe_collapsed(measured), sum(map(len, named.values())), sum(counts.values())
+    told = f" {n} {'has' if n == 1 else 'have'} findings: {', '.join(parts)}" if parts else ": no check found anything"
     return Callout("warning" if parts or collapsed else "ok", "Health.", f"Of {runs} runs{told}.{collapsed}")
 
 
@@ -377,11 +377,13 @@ def _tell(tests: Tests, contrasts: Sequence[Contrast]) -> str:
     points = " points" if tests.column.kind is SHARES else ""
     parts = []
     for verdict, side in SIDES.items():
+        alike = [contrast for contrast in contrasts if contrast.verdict == verdict]
+        is_short = len(contrasts) <= MOST_SIZES or (verdict != 0 and len(alike) <= FEW)
         listed = []
-        for contrast in (one for one in contrasts if one.verdict == verdict):
+        for contrast in alike:
             label = contrast.first if to_one else contrast.second
             size = f" ({tests.column.write_difference(contrast.interval)}{points})"
-            listed.append(label if len(contrasts) > MOST_SIZES else f"{label}{size}")
+            listed.append(f"{label}{size}" if is_short else label)
         parts += [f"{side}{' it:' if to_one else ''} {', '.join(listed)}"] if listed else []
     return "; ".join(parts)
 

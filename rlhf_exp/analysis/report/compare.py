@@ -99,7 +99,7 @@ def describe_runs(found: Comparison) -> list[Block]:
     blocks: list[Block] = [Heading(f"{len(runs)} runs compared", 1), Text(f"Shared by all: {shared or 'nothing'}.")]
     main, more = found.remarks
     blocks += [Heading("Answer"), *main]
-    all_runs = _runs_table(groups, names)
+    all_runs = _runs_table(found, names)
     blocks += _describe_results(found, all_runs) if measured else [Heading("Runs"), all_runs]
     blocks += [Heading("What else was seen"), *more] if more else []
     for run in runs:
@@ -223,16 +223,18 @@ def _names(runs: list[Run]) -> dict[Path, str]:
     return {run.path: run.path.absolute().relative_to(common).as_posix() for run in runs}
 
 
-def _runs_table(groups: Groups, names: dict[Path, str]) -> Table:
-    labels = {run.path: label for label, group in groups.items() for run in group}
-    runs = join_groups(groups)
+def _runs_table(found: Comparison, names: dict[Path, str]) -> Table:
+    """Every run by its own measurements."""
+    labels = {run.path: label for label, group in found.groups.items() for run in group}
+    runs = join_groups(found.groups)
+    renamed = {columns.REWARD: columns.REWARD._replace(name="own reward")} if found.judge else {}
     own = [Column(key, at("info", key), write_name) for key in ("name", "tags")]
     shown = [
         Column("run", at("path"), names.__getitem__),
         *list_columns(runs, own),
         Column("setting", at("path"), labels.__getitem__),
         Column("seed", at("info", "seed")),
-        *list_columns(runs, [*columns.MEASURED, *columns.list_rewards(runs)]),
+        *list_columns(runs, [*(renamed.get(one, one) for one in columns.MEASURED), *columns.list_rewards(runs)]),
         Column("training", at("info", "seconds", "train"), duration),
         Column("health", lambda run: run.diagnosis.health if run.status == "finished" else run.status),
     ]

@@ -134,7 +134,7 @@ def test_beside_tested_settings_that_of_one_seed_has_its_gain(groups):
     groups["grpo"] = groups["grpo"][:1]
     gain = re.escape(DIFFERENCE.cell(groups["grpo"][0]))
     told = said(groups)["Against the start model."]
-    assert re.search(rf"; of one seed, over rows alone: grpo \({gain} points\)\.$", told)
+    assert re.search(rf"\. Of one seed, and not tested: grpo \({gain} points\)\.$", told)
 
 
 def learn_from_other_rewards(run, judge=None):
