@@ -1,15 +1,20 @@
 """Runs the commands of the examples' READMEs as their users do, with two steps."""
 
+import json
 import runpy
 import shutil
 import sys
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 
 from rlhf_exp.config import ROOT
+from rlhf_exp.config.model_shape import ASSETS
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.runs.records import read
+from rlhf_exp.tasks.sources import read_table
+from rlhf_exp.tasks.tools import Calculator
 from tests.test_docs import SHORT, list_commands
 
 EXAMPLES = ROOT / "examples"
@@ -90,6 +95,18 @@ def test_reasoning_gym():
     assert example.grade(f"so <answer>{gold}</answer>", row).outcome == "correct"
     answers = ["", "exit()", "open('/tmp/x', 'w')", "__import__('os').kill(1, 0)"]
     assert [example.grade(f"<answer>{answer}</answer>", row).outcome for answer in answers] == ["failed"] * 4
+
+
+def test_tools(tmp_path):
+    example = SimpleNamespace(**runpy.run_path(str(EXAMPLES / "tools" / "dialogues.py")))
+    example.main(str(ASSETS / "tiny"), tmp_path)
+    rows, dialogues = (read_table(tmp_path / f"{name}.jsonl") for name in ("rows", "dialogues"))
+    splits = {row["question"]: row["split"] for _, row in rows}
+    assert Counter(splits.values()) == example.ROWS  # each problem is in one split
+    for (_, call), (_, answer) in zip(dialogues, dialogues, strict=True):  # one iterator: two rows each time
+        arguments = json.loads(call["completion"].split("\n")[1])["arguments"]
+        assert answer["completion"] == f"#### {Calculator().calculate(**arguments)}"
+        assert '"name": "calculate"' in call["prompt"][0]["content"] and call["split"] == answer["split"]
 
 
 @pytest.mark.parametrize(
