@@ -227,14 +227,15 @@ def _runs_table(found: Comparison, names: dict[Path, str]) -> Table:
     """Every run by its own measurements."""
     labels = {run.path: label for label, group in found.groups.items() for run in group}
     runs = join_groups(found.groups)
-    renamed = {columns.REWARD: columns.REWARD._replace(name="own reward")} if found.judge else {}
+    reward = columns.REWARD._replace(name="own reward") if found.judge else columns.REWARD
+    measured = [reward if column is columns.REWARD else column for column in columns.MEASURED]
     own = [Column(key, at("info", key), write_name) for key in ("name", "tags")]
     shown = [
         Column("run", at("path"), names.__getitem__),
         *list_columns(runs, own),
         Column("setting", at("path"), labels.__getitem__),
         Column("seed", at("info", "seed")),
-        *list_columns(runs, [*(renamed.get(one, one) for one in columns.MEASURED), *columns.list_rewards(runs)]),
+        *list_columns(runs, [*measured, *columns.list_rewards(runs)]),
         Column("training", at("info", "seconds", "train"), duration),
         Column("health", lambda run: run.diagnosis.health if run.status == "finished" else run.status),
     ]
