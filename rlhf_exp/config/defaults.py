@@ -39,6 +39,8 @@ SMALL_BUDGET = 96
 SMALL_DRAWN_STEPS = 8_000
 DRAWN_STEPS = 700
 EPOCHS = 3
+SHORT_STEPS = 200
+"""transformers' group_by_length puts the longest rows first in each 50 batches, or in a fourth of few rows."""
 
 
 class Default(NamedTuple):
@@ -247,6 +249,12 @@ def _sft_steps(of: Settings) -> Default:
     return Default(DRAWN_STEPS, f"{rows}, about {EPOCHS} times GSM8K's 7,473")
 
 
+def _order(of: Settings) -> Default:
+    short = 0 < _read_argument(of, "max_steps") < SHORT_STEPS
+    reason = f"random below {SHORT_STEPS} steps, which by length might see the longest rows alone"
+    return Default("random" if short else "group_by_length", reason)
+
+
 def _choose_share(of: Settings, steps: int, share: float) -> Default:
     """Steps of sft for a small model on drawn rows, else a share of all steps."""
     small = of.is_small and not of.finite_rows
@@ -262,6 +270,7 @@ DEFAULTS: dict[str, Callable[[Settings], Default]] = {
     "algo.args.max_steps": _sft_steps,
     "algo.args.warmup_steps": partial(_choose_share, steps=100, share=0.03),  # the share is Tulu 3's
     "algo.args.save_steps": partial(_choose_share, steps=1_000, share=0.25),
+    "algo.args.train_sampling_strategy": _order,
     "algo.args.activation_checkpointing": _checkpointing,
     "device.bf16": _bf16,
     "peft.dtype": _lora_dtype,
@@ -272,4 +281,6 @@ DEFAULTS: dict[str, Callable[[Settings], Default]] = {
     "task.baselines": _baselines,
     "reward.weights.outcome": _outcome,
 }
-_OF_DEMONSTRATIONS = ("algo.args.max_steps", "algo.args.warmup_steps", "algo.args.save_steps")
+_OF_DEMONSTRATIONS = tuple(
+    f"algo.args.{name}" for name in ("max_steps", "warmup_steps", "save_steps", "train_sampling_strategy")
+)

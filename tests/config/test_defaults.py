@@ -130,6 +130,9 @@ STEPS = {"max_steps": -1, "warmup_steps": 0.03, "save_steps": 0.25}
         # By epochs where rows are finite and not where they are drawn; and long for a tiny model.
         *((f"algo=sft {rows}", STEPS) for rows in ("task=gsm8k", "task=hh_rlhf", "task.samples=self")),
         ("algo=sft task.train_rows=64", STEPS), ("algo=sft model=qwen3_1_7b", STEPS | {"max_steps": 700}),
+        # By length, the first batches are the longest rows: a short run would see no other.
+        *((f"algo=sft algo.args.max_steps={n}", {"train_sampling_strategy": order})
+          for n, order in {12: "random", 199: "random", 200: "group_by_length", -1: "group_by_length"}.items()),
         # Another model inherits nothing of tiny's.
         ("model.path={7B} device=cpu", dict(zip(RECIPE, (1e-6, 2, 64, True), strict=True))),
         ("model.path={7B} device=cpu peft=lora", dict(zip(RECIPE, (1e-5, 2, 64, True), strict=True))),
