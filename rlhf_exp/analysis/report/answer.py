@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from rlhf_exp.analysis.frame import read, stack_settings
 from rlhf_exp.analysis.report import columns
-from rlhf_exp.analysis.report.columns import REWARD, TESTED, TRAINED, Column, at, fill, mean_over_seeds
+from rlhf_exp.analysis.report.columns import RANKING, REWARD, TESTED, TRAINED, Column, at, fill, mean_over_seeds
 from rlhf_exp.analysis.report.effects import compare_keys
-from rlhf_exp.analysis.report.groups import MANY, Groups, find_varied, join_groups, name_rewards
+from rlhf_exp.analysis.report.groups import MANY, Groups, find_varied, join_groups, list_ranked
 from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Callout, Heading, Text, footnote
 from rlhf_exp.analysis.stats import DIFFERENCES, LEVEL, LEVELS, SHARES, START, Contrast, Interval, compare_settings
 from rlhf_exp.analysis.stats.collapse import find_collapsed
@@ -95,10 +95,10 @@ def compare_figures(groups: Groups, named: str | None = None) -> dict[str, Tests
     if max(map(len, groups.values()), default=0) < 2:
         return {}
     runs = join_groups(groups)
-    rewards = name_rewards(runs)
+    ranked = list_ranked(runs)
     possible = TESTED | {column.name: column for column in columns.list_rewards(runs)}
     known = {name: column for name, column in possible.items()
-             if any(map(column.read, runs)) and (column is not REWARD or len(rewards) == 1)}  # fmt: skip
+             if (column in ranked if column in RANKING else any(map(column.read, runs)))}  # fmt: skip
     if not known:
         return {}
     main, *others = known
@@ -137,7 +137,7 @@ def find_main(tests: dict[str, Tests]) -> Tests | None:
 def _find_ranked(tests: dict[str, Tests]) -> Tests | None:
     """As `find_main`, if settings are sorted by it: more of another figure, such as of truncation, is no better."""
     main = find_main(tests)
-    return main if main and main.column in columns.RANKING else None
+    return main if main and main.column in RANKING else None
 
 
 def find_about(groups: Groups, tests: dict[str, Tests]) -> list[str]:
@@ -209,7 +209,7 @@ def _tell_limits(groups: Groups, measured: Groups) -> Iterator[Block]:
     for key, why in TEXTS["limits"].items():
         values = dict.fromkeys(write_name(getattr(run.info, key)) for run in runs)
         parts += [f"{key} differs ({', '.join(values)}): {why}"] if len(values) > 1 else []
-    if len(name_rewards(runs)) > 1 and any(map(REWARD.read, runs)):
+    if any(map(REWARD.read, runs)) and REWARD not in list_ranked(runs):
         parts.append("rewards differ: no reward is compared")
     sampled = [read(run, "trained", "accuracy" if run.trains_scorer else "tokens") for run in runs]
     rows = {frozenset(figure.index) for figure in sampled if figure is not None}
@@ -225,9 +225,9 @@ def _tell_limits(groups: Groups, measured: Groups) -> Iterator[Block]:
 
 def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     """The highest setting, against the others, or those against the named one."""
-    column = columns.find_ranked(join_groups(groups))
-    if column is None or (column is REWARD and len(name_rewards(join_groups(groups))) > 1):
+    if not (ranked := list_ranked(join_groups(groups))):
         return
+    column = ranked[0]
     name = next(name for name, tested in TESTED.items() if tested is column)
     main = tests.get(name)
     pairs = main.pairs if main and not main.named else []

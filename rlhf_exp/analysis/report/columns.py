@@ -68,12 +68,6 @@ def at(*key: str) -> Callable[[Any], Any]:
     return read_path
 
 
-def find_ranked(runs: Iterable[Run]) -> Column | None:
-    """The figure by which these runs are sorted: the first of RANKING that one has; None without any."""
-    runs = list(runs)
-    return next((column for column in RANKING if any(map(column.read, runs))), None)
-
-
 def fill(columns: Sequence[Column], things: Iterable[Any]) -> Table:
     """A table with a row for each thing."""
     return Table([column.name for column in columns], [[column.cell(thing) for column in columns] for thing in things])

@@ -29,6 +29,7 @@ from rlhf_exp.analysis.report.groups import (
     gather,
     join_groups,
     judge_groups,
+    list_ranked,
     keep_measured,
     sort_runs,
 )
@@ -155,7 +156,7 @@ def _explain(shown: list[Column], tests: dict[str, answer.Tests]) -> str:
 def _plot_results(measured: Groups, tests: dict[str, answer.Tests]) -> list[Plot]:
     """The gain of each setting, the first figure that is ranked against the KL, and the accuracy by strict and lenient
     reading; without lines if there is none."""
-    column = columns.find_ranked(join_groups(measured)) or columns.TRAINED
+    column = [*list_ranked(join_groups(measured)), columns.TRAINED][0]
     gain = columns.GAINS[column.name]
     main = answer.find_main(tests)
     tested = main.gains if main and main.column is column else {}
@@ -192,10 +193,12 @@ def _choose(usual: Sequence[Column], about: list[str], measured: Groups) -> list
 
 
 def _rank(groups: Groups) -> Groups:
-    """The best first, by accuracy, and then those that have only a reward."""
+    """The best first."""
+
+    ranked = list_ranked(join_groups(groups))
 
     def place(label: str) -> tuple:
-        means = [mean_over_seeds(groups[label], column) for column in columns.RANKING]
+        means = [mean_over_seeds(groups[label], column) for column in ranked]
         return tuple(-mean["value"] if mean else math.inf for mean in means)
 
     return {label: groups[label] for label in sorted(groups, key=place)}

@@ -5,10 +5,11 @@ group_runs(runs)  ->  {"ppo": [run, run, run], "rejection sampling": [...], "grp
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rlhf_exp.algorithms import ALGORITHMS, DEMONSTRATIONS, PAIRS
+from rlhf_exp.analysis.report.columns import RANKING, REWARD, Column
 from rlhf_exp.config.values import suggest
 from rlhf_exp.errors import ConfigError
 from rlhf_exp.runs.figures import write_name
@@ -137,6 +138,13 @@ def judge_groups(groups: Groups) -> tuple[str, Groups]:
             if len(judged) > 1 and len(name_rewards(join_groups(judged))) == 1:
                 return name, judged
     return "", groups
+
+
+def list_ranked(runs: Sequence[Run]) -> list[Column]:
+    """The figures by which these runs are sorted, the first of them first: those of RANKING that one has. Rewards that
+    differ are not compared."""
+    possible = [column for column in RANKING if any(map(column.read, runs))]
+    return possible if len(name_rewards(runs)) == 1 else [column for column in possible if column is not REWARD]
 
 
 def name_rewards(runs: Iterable[Run]) -> set[str]:

@@ -15,8 +15,8 @@ from rlhf_exp.analysis.report.answer import (
     tabulate_tests,
 )
 from rlhf_exp.analysis.report.columns import DIFFERENCE, FAILED, PARTIAL, TESTED, TRAINED, mean_over_seeds
-from rlhf_exp.analysis.report.compare import Comparison
-from rlhf_exp.analysis.report.page import Table
+from rlhf_exp.analysis.report.compare import Comparison, describe_runs
+from rlhf_exp.analysis.report.page import Figures, Table
 from rlhf_exp.analysis.stats import LEVEL, START
 from rlhf_exp.runs.load import load_run
 from rlhf_exp.runs.records import Evaluation, Pair
@@ -157,6 +157,7 @@ def test_runs_of_different_rewards_are_compared_by_a_set_with_one_reward_or_not_
     runs = [run for group in groups.values() for run in group]
     apart = Comparison([learn_from_other_rewards(run) for run in runs], labels=labels)
     told = {block.title for block in apart.remarks.main}
+    assert not [plot for block in describe_runs(apart) if isinstance(block, Figures) for plot in block.plots]
     assert "Caution." in told and not told & {"Highest.", "Against the start model.", "Cannot be told."}
     judged = Comparison([learn_from_other_rewards(run, "gold") for run in runs], labels=labels)
     main = {block.title: block.text for block in judged.remarks.main}
