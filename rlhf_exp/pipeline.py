@@ -23,7 +23,7 @@ from rlhf_exp.analysis.diagnose import diagnose_run
 from rlhf_exp.analysis.diagnose.advice import advise
 from rlhf_exp.analysis.diagnose.signals import Signals
 from rlhf_exp.analysis.report import terminal_table, write_report
-from rlhf_exp.config.defaults import explain_rows
+from rlhf_exp.config.defaults import explain_rows, read_settings
 from rlhf_exp.config.hub import is_hub_id
 from rlhf_exp.config.schema import Config
 from rlhf_exp.describe.figures import list_rows, write_data
@@ -243,6 +243,7 @@ def _list_facts(cfg: Config) -> dict[str, object]:
         "algo": cfg.algo.name,
         "task": cfg.task.name,
         "model": locate_start_model(cfg).name,
+        "parameters": read_settings(cfg).shape.parameters,
         "loss_type": cfg.algo.args.get("loss_type"),
         "seed": cfg.seed,
         "max_tokens": cfg.max_tokens,

@@ -216,6 +216,7 @@ class RunRecord(Record):
     algo: str | None = None
     task: str | None = None
     model: str | None = None
+    parameters: int | None = None
     loss_type: str | list[str] | None = None
     seed: int | None = None
     max_tokens: int | None = None

@@ -244,16 +244,17 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     is_best = all(pair.verdict for pair in of_best)
     is_nearly = len(of_best) > FEW and sum(not pair.verdict for pair in of_best) == 1
     levels = {label: mean["value"] for label, mean in means.items() if mean}
-    surely = " whose seeds agree" if max(levels.values()) > levels[best] else ""
+    unsure = sorted((label for label in levels if levels[label] > levels[best]), key=levels.__getitem__, reverse=True)
+    surely = " by the low end of its interval" if unsure else ""
     highest = "" if is_best or is_nearly else f"The highest{surely} is "
     parts = [f"{highest}{best}, with a {name} of {level} ({where})"]
-    if of_best:
-        parts.append(f"it is {_tell(main, of_best)}")
-        title = "Best." if is_best else "No setting is clearly the best."
-        title = "Above all but one." if is_nearly else title
-        yield Callout("ok" if is_best else "info", title, _close(parts))
-    else:
-        yield Callout("info", "Highest.", _close(parts))
+    parts += [f"it is {_tell(main, of_best)}"] if of_best else []
+    if unsure:
+        shown = ", ".join(f"{label} ({column.write(means[label])})" for label in unsure[:FEW])
+        more = f" and {len(unsure) - FEW} more" if len(unsure) > FEW else ""
+        parts.append(f"higher, but of one seed or of seeds that lie far apart: {shown}{more}")
+    title = "Above all but one." if is_nearly else "Best." if is_best else "No setting is clearly the best."
+    yield Callout("ok" if of_best and is_best else "info", title if of_best else "Highest.", _close(parts))
 
 
 def _tell_pairs(tests: dict[str, Tests]) -> Iterator[Block]:

@@ -29,8 +29,8 @@ from rlhf_exp.analysis.report.groups import (
     gather,
     join_groups,
     judge_groups,
-    list_ranked,
     keep_measured,
+    list_ranked,
     sort_runs,
 )
 from rlhf_exp.analysis.report.learning import describe_learning
@@ -164,8 +164,9 @@ def _plot_results(measured: Groups, tests: dict[str, answer.Tests]) -> list[Plot
     gains = {label: (tested | of_one).get(label) or mean_over_seeds(group, gain) for label, group in measured.items()}
     kls, levels, lenient = ({label: mean_over_seeds(group, one) for label, group in measured.items()}
                             for one in (columns.KL, column, columns.LENIENT))  # fmt: skip
+    named = [(f"{label}, 1 seed" if label in of_one else label, mean) for label, mean in gains.items() if mean]
     return [
-        plot_gains([(label, mean) for label, mean in gains.items() if mean], column),
+        plot_gains(named, column),
         plot_frontier(kls, levels, column),
         plot_readings(levels, lenient),
     ]

@@ -191,7 +191,8 @@ def find_setting(groups: Groups, name: str) -> str:
 
 def find_shared(runs: list[Run]) -> dict[str, str]:
     """Main settings that all runs share, by name."""
-    values = {name: {write_name(getattr(run.info, name)) for run in runs} for name in ("algo", *IDENTITY, "seed")}
+    names = ("algo", *IDENTITY, "parameters", "seed")
+    values = {name: {write_name(getattr(run.info, name)) for run in runs} for name in names}
     return {name: found.pop() for name, found in values.items() if len(found) == 1}
 
 

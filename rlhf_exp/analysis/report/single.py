@@ -34,8 +34,9 @@ from rlhf_exp.runs.settings import read_key, read_typed
 
 COSTS = (
     Column("peak memory", at("peak_memory_mb"), "{:,.0f} MB".format),
-    *(Column(key.replace("_", " "), at(key), "{:,}".format) for key in ("steps", "prompt_tokens", "completion_tokens")),
-)
+    *(Column(key.replace("_", " "), at(key), "{:,}".format)
+      for key in ("steps", "prompt_tokens", "completion_tokens", "parameters")),
+)  # fmt: skip
 """Figures of run.json that are shown after the time of each phase."""
 
 N = Column("n", at("n"))
