@@ -119,13 +119,15 @@ def list_changes(run: Run) -> list[Callout]:
     """What else changed from the start model to the trained one, by 95% intervals over the held-out rows: the first
     figures that did, and the names of those that did not; empty without sampled completions."""
     changed, unchanged = list[Callout](), list[str]()
-    for name, (unit, what) in TEXTS["changes"].items():
+    for name, (unit, what, *path) in TEXTS["changes"].items():
         column = TESTED[name]
         before, gain = (read(run, model, str(column.rows)) for model in ("baseline", "gain"))
         if before is None or gain is None or len(gain) < FEWEST:
             continue
         is_share = column.kind is SHARES
-        difference = crossed_interval(gain.to_numpy()[None], DIFFERENCES if is_share else LEVELS)
+        difference = at(*path[0].split("."))(run.evaluation) if path else None
+        if not difference or difference["low"] is None:
+            difference = crossed_interval(gain.to_numpy()[None], DIFFERENCES if is_share else LEVELS)
         if _judge(difference, 0) == 1:
             unchanged.append(name)
         else:

@@ -11,7 +11,7 @@ from rlhf_exp.analysis.report.page import Widget
 from rlhf_exp.analysis.report.progress import describe_progress
 from rlhf_exp.analysis.report.samples import KINDS, describe_samples
 from rlhf_exp.analysis.report.single import describe_sets
-from rlhf_exp.analysis.report.summary import summary_table, verdict
+from rlhf_exp.analysis.report.summary import list_changes, summary_table, verdict
 from rlhf_exp.runs.figures import percent, points
 from rlhf_exp.runs.files import write_jsonl
 from rlhf_exp.runs.load import load_run
@@ -94,6 +94,12 @@ def test_without_a_grader_win_rate_or_implicit_reward_decide(dpo_dir, edit, meas
     found = verdict(load_run(dpo_dir))
     assert found.kind == kind and found.title.startswith(begin)
     assert f"{50 * (low + high):.1f}% [{100 * low:.1f}, {100 * high:.1f}]" in found.title
+
+
+def test_what_else_changed_has_the_intervals_of_the_table(run_dir, edit):
+    edit(run_dir, "evaluation.json", {"paired.mean_tokens": {"value": -5.0, "low": -6.0, "high": -4.0}})
+    [told] = [fact.text for fact in list_changes(load_run(run_dir)) if "tokens" in fact.title]
+    assert told == "is the mean length of a completion (-5.0 [-6.0, -4.0])"
 
 
 def test_no_measurable_change_comes_with_what_the_rows_could_have_shown(run_dir, edit):
