@@ -168,4 +168,6 @@ def _explain(item: Any, value: Any, key: str) -> Problem:
     what = said.removeprefix("Input should be ").partition(" or an instance of ")[0]
     if what == said:  # such as "String should have at least 1 character"
         what = f"a {said.lower()}".replace("should have", "of")
+    if error in ("dataclass_type", "dict_type", "model_attributes_type"):
+        what = "a mapping, as {key: value}"
     return Problem(key, kind, value, f"{'a list, each ' if in_list else ''}{what}")
