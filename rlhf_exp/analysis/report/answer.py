@@ -244,16 +244,19 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     is_best = all(pair.verdict for pair in of_best)
     is_nearly = len(of_best) > FEW and sum(not pair.verdict for pair in of_best) == 1
     levels = {label: mean["value"] for label, mean in means.items() if mean}
-    unsure = sorted((label for label in levels if levels[label] > levels[best]), key=levels.__getitem__, reverse=True)
-    surely = " by the low end of its interval" if unsure else ""
-    highest = "" if is_best or is_nearly else f"The highest{surely} is "
-    parts = [f"{highest}{best}, with a {name} of {level} ({where})"]
-    parts += [f"it is {_tell(main, of_best)}"] if of_best else []
+    unsure = [label for label in levels if levels[label] > levels[best]]
+    highest = "" if is_best or is_nearly else "The highest is "
     if unsure:
         shown = ", ".join(f"{label} ({column.write(means[label])})" for label in unsure[:FEW])
-        more = f" and {len(unsure) - FEW} more" if len(unsure) > FEW else ""
-        parts.append(f"higher, but of one seed or of seeds that lie far apart: {shown}{more}")
-    title = "Above all but one." if is_nearly else "Best." if is_best else "No setting is clearly the best."
+        shown += f" and {len(unsure) - FEW} more" if len(unsure) > FEW else ""
+        verb = "is" if len(unsure) == 1 else "are"
+        highest = (
+            f"{shown} {verb} higher, but of one seed, or of seeds that lie far apart; of the others the highest is "
+        )
+    parts = [f"{highest}{best}, with a {name} of {level} ({where})"]
+    parts += [f"it is {_tell(main, of_best)}"] if of_best else []
+    title = "Best." if is_best and not unsure else "No setting is clearly the best."
+    title = "Above all but one." if is_nearly and not unsure else title
     yield Callout("ok" if of_best and is_best else "info", title if of_best else "Highest.", _close(parts))
 
 

@@ -137,13 +137,13 @@ def _describe_results(found: Comparison, all_runs: Table) -> list[Block]:
                      for plots in ([gains], others))  # fmt: skip
     main = answer.find_main(tests)
     if main is None:
-        return [*figures, Heading("Runs"), all_runs, *more, *describe_grid(measured, main), *list_differences(measured)]
+        return [*figures, Heading("Runs"), all_runs, *list_differences(measured), *more, *describe_grid(measured, main)]
     shown = _choose(columns.MEASURED, found.about, found.judged)
     table = _table(found.judged, shown, tests)
     marked = f"{NOTES['marked']} " if table.marked else ""
     blocks: list[Block] = [Heading("Results over seeds"), table, Text(_explain(shown, tests))]
     blocks.append(footnote(f"{marked}{NOTES['seeds']} {join_notes(shown)}"))
-    return [*figures, *blocks, *more, *describe_grid(measured, main), *list_differences(measured)]
+    return [*figures, *blocks, *list_differences(measured), *more, *describe_grid(measured, main)]
 
 
 def _explain(shown: list[Column], tests: dict[str, answer.Tests]) -> str:

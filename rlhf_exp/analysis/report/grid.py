@@ -10,7 +10,7 @@ from statistics import fmean
 from rlhf_exp.analysis.report.answer import Tests
 from rlhf_exp.analysis.report.columns import TRAINED, mean_over_seeds
 from rlhf_exp.analysis.report.groups import MANY, Groups, find_varied, read_choices
-from rlhf_exp.analysis.report.page import NOTES, Block, Heading, Table, footnote
+from rlhf_exp.analysis.report.page import NOTES, Block, Heading, Table, Text, footnote
 from rlhf_exp.analysis.stats import Interval
 from rlhf_exp.runs.figures import percent, write_name
 from rlhf_exp.runs.settings import flatten, read_number
@@ -57,7 +57,8 @@ def _find_below(tests: Tests) -> dict[str, float]:
 
 
 def list_differences(measured: Groups) -> list[Block]:
-    """A row for each key of the config in which settings differ, folded: its value in each, of many all values."""
+    """A row for each key of the config in which settings differ: its value in each, of many all values. Of many keys
+    or settings it is folded."""
     configs = {label: flatten(group[0].config) for label, group in measured.items()}
     rows = []
     for key in find_varied(measured):
@@ -65,7 +66,10 @@ def list_differences(measured: Groups) -> list[Block]:
         if any(value != "-" for value in values):  # facts of a run that are no key of its config
             rows.append([key, *(values if len(configs) <= MANY else [", ".join(dict.fromkeys(values))])])
     head = ["key", *(configs if len(configs) <= MANY else ["values"])]
-    return [Table(head, rows, "What differs between the configs of these settings")] if rows else []
+    title = "What differs between these settings"
+    if max(len(rows), len(configs)) > MANY:
+        return [Table(head, rows, title)]
+    return [Text(title), Table(head, rows)] if rows else []
 
 
 def _mean(means: Iterable[Interval | None]) -> str:
