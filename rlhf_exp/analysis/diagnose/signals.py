@@ -175,7 +175,7 @@ class Signals:
         until = last_quarter([(step, value) for step, value in series if at is not None and step <= at], START_ROWS)
         step, most = max(until, key=lambda point: abs(point[1] - start), default=(0, start))
         hidden = abs(most - start) > max(2 * abs(after - start), 0.1 * abs(start))
-        return f"{text}, {most:.3g} at step {step}" if hidden else text
+        return f"{text}, {'peak' if most > start else 'low'} {most:.3g} at step {step}" if hidden else text
 
     @property
     def trained_samples(self) -> list[Completion]:

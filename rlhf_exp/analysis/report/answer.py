@@ -28,6 +28,7 @@ from rlhf_exp.analysis.stats.collapse import find_collapsed
 from rlhf_exp.analysis.stats.intervals import standard_error
 from rlhf_exp.runs.figures import begin, percent, write_name
 from rlhf_exp.runs.load import Run
+from rlhf_exp.runs.settings import flatten
 
 FAR_BELOW = 10
 """A difference this many times below what was detectable is too small to matter, if neither more seeds nor more rows
@@ -35,7 +36,7 @@ would detect it."""
 FEW = 2
 """So many differences without a verdict are named, and so many findings of a setting."""
 MOST_FIGURES = 3
-"""So many figures have their differences in a sentence."""
+"""So many figures have their differences in a sentence, and so many values of a setting are told."""
 MOST_SIZES = 6
 """Of more contrasts than these a sentence says the names alone, but of at most FEW on a side."""
 CLOSE = 1.05
@@ -247,17 +248,28 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     unsure = [label for label in levels if levels[label] > levels[best]]
     highest = "" if is_best or is_nearly else "The highest is "
     if unsure:
-        shown = ", ".join(f"{label} ({column.write(means[label])})" for label in unsure[:FEW])
+        whys = {label: "not tested" if label in main.untested else "its seeds lie far apart" for label in unsure}
+        shown = ", ".join(f"{label} ({column.write(means[label])}; {whys[label]})" for label in unsure[:FEW])
         shown += f" and {len(unsure) - FEW} more" if len(unsure) > FEW else ""
-        verb = "is" if len(unsure) == 1 else "are"
-        highest = (
-            f"{shown} {verb} higher, but of one seed, or of seeds that lie far apart; of the others the highest is "
-        )
-    parts = [f"{highest}{best}, with a {name} of {level} ({where})"]
+        highest = f"{shown} {'is' if len(unsure) == 1 else 'are'} higher; of the others the highest is "
+    parts = [f"{highest}{best}{_tell_choice(groups, best)}, with a {name} of {level} ({where})"]
     parts += [f"it is {_tell(main, of_best)}"] if of_best else []
     title = "Best." if is_best and not unsure else "No setting is clearly the best."
     title = "Above all but one." if is_nearly and not unsure else title
     yield Callout("ok" if of_best and is_best else "info", title if of_best else "Highest.", _close(parts))
+
+
+def _tell_choice(groups: Groups, label: str) -> str:
+    """` (learning_rate=0.0005, top_p=1)`: the values of a setting that most others do not have, and its label does not
+    tell; nothing if they are many."""
+    found = {name: flatten(group[0].config) for name, group in groups.items()}
+    own = []
+    for key in find_varied(groups):
+        values = [write_name(of.get(key)) for of in found.values()]
+        value = write_name(found[label].get(key))
+        if value and value not in label and 2 * values.count(value) <= len(values):
+            own.append(f"{key.rpartition('.')[2]}={value}")
+    return f" ({', '.join(own)})" if 0 < len(own) <= MOST_FIGURES else ""
 
 
 def _tell_pairs(tests: dict[str, Tests]) -> Iterator[Block]:

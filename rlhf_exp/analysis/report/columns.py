@@ -23,6 +23,7 @@ from rlhf_exp.analysis.stats import (
     SIZES,
     Interval,
     Kind,
+    as_interval,
     crossed_interval,
     exact,
     mean_interval,
@@ -95,9 +96,13 @@ def mean_over_seeds(group: list[Run], column: Column) -> Interval | None:
         return figures[0]
     values = [figure["value"] for figure in figures]
     if column.kind is None or len(runs) == 1 or None in values:
-        return mean_interval([value for value in values if value is not None] or [float("nan")])
-    rows = stack(runs, column.model, column.rows) if column.rows else None
-    return exact(sum(values) / len(values)) if rows is None else crossed_interval(rows, column.kind)
+        found = mean_interval([value for value in values if value is not None] or [float("nan")])
+    else:
+        rows = stack(runs, column.model, column.rows) if column.rows else None
+        found = exact(sum(values) / len(values)) if rows is None else crossed_interval(rows, column.kind)
+    if column.kind in (None, SIZES) and found["low"] is not None:  # costs and KLs are never below 0
+        found = as_interval(found["value"], max(found["low"], 0.0), found["high"])
+    return found
 
 
 def _figure(name: str, path: str, rows: str, form: str = "%", has_start: bool = True) -> Column:

@@ -184,12 +184,15 @@ def _describe_tests(measured: Groups, tests: dict[str, answer.Tests], about: lis
 
 
 def _choose(usual: Sequence[Column], about: list[str], measured: Groups) -> list[Column]:
-    """The usual columns, and after the accuracies those that the settings' differences are about."""
+    """The usual columns, with the gain in the figure by which settings are sorted, and after the accuracies those that
+    the settings' differences are about."""
+    runs = join_groups(measured)
+    gain = columns.GAINS[[*list_ranked(runs), columns.TRAINED][0].name]
+    usual = [gain if column is columns.DIFFERENCE else column for column in usual]
     further = [columns.TESTED[name] for name in about if columns.TESTED[name] not in usual]
     further += [columns.USED] if "max_tokens" in find_varied(measured) else []
-    accuracies = columns.DIFFERENCE, columns.TRAINED, columns.BASELINE
+    accuracies = columns.TRAINED, columns.BASELINE
     place = 1 + max(usual.index(column) for column in accuracies if column in usual)
-    runs = join_groups(measured)
     return list_columns(runs, [*usual[:place], *further, *usual[place:], *columns.list_rewards(runs)])
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000", "#9a4dff")
 BLUE, GREY = PALETTE[0], "#8c959f"
 DASHES = ("-", "--", ":", "-.")
-MARKERS = "os^D"
+MARKERS = "os^DvPX*"
 WIDTH = 5.6
 STYLE = Path(__file__).parents[2] / "assets" / "report.mplstyle"
 MANY = 30
@@ -101,8 +101,8 @@ def choose_style(place: int) -> Style:
 
 
 def choose_mark(place: int) -> Style:
-    """A mark without a curve, of the colour of the group at a place; beyond the palette it has another form."""
-    marker = MARKERS[place // len(PALETTE) % len(MARKERS)]
+    """A mark without a curve, of the colour and the form of the group at a place."""
+    marker = MARKERS[(place + place // len(PALETTE)) % len(MARKERS)]
     return choose_style(place) | {"marker": marker, "markersize": 7, "linestyle": "none"}
 
 
@@ -133,7 +133,8 @@ def plot_gains(gains: Sequence[tuple[str, Interval]], figure: "Column") -> Plot:
             rows = np.flatnonzero(beyond)
             lines += [Line([edge] * len(rows), rows, style=style | {"marker": marker})] if len(rows) else []
     name = "accuracy" if figure.kind is SHARES else figure.name
-    caption = f"Gain in held-out {name} over the start model, with its interval"
+    more = "; an arrow: the interval goes on" if len(lines) > 1 else ""
+    caption = f"Gain in held-out {name} over the start model, with its interval{more}"
     panel = Panel(f"gain in held-out {name}{unit}", "", lines, [cut(label) for label, _ in gains])
     return Plot("gains", caption, [panel], 1.0 + 0.36 * len(gains))
 
@@ -144,7 +145,7 @@ def plot_frontier(kls: dict[str, Interval | None], levels: dict[str, Interval | 
     known = {label: (kl, level) for label, level in levels.items() if level and (kl := kls[label])}
     lines = []
     for place, (label, (kl, level)) in enumerate(known.items() if len(known) > 1 else ()):
-        bounds = np.maximum(read_bounds([kl]), 0), read_bounds([level], scale)
+        bounds = read_bounds([kl]), read_bounds([level], scale)
         lines.append(Line([kl["value"]], [scale * level["value"]], label, *bounds, style=choose_mark(place)))
     panel = Panel("KL to the start model, nats per completion", f"held-out {unit}", lines)
     return Plot("frontier", f"Held-out {unit} against the KL, with 95% intervals", [panel], 3.0)

@@ -62,8 +62,8 @@ SET_FIGURES = {
 def describe_run(run: Run, out: Path | None = None) -> list[Block]:
     """Blocks from the verdict down to the data; each part that has no data says so. `out`: the folder of the page, from
     which it links to the run's files; by default the run's own."""
-    name = f"{run.info.name}: " if run.info.name else ""
-    blocks: list[Block] = [Heading(f"{name}{run.info.algo} on {run.info.task}", 1), Text(title(run))]
+    name, place = f"{run.info.name}: " if run.info.name else "", "/".join(run.path.absolute().parts[-2:])
+    blocks: list[Block] = [Heading(f"{name}{run.info.algo} on {run.info.task}", 1), Text(f"{title(run)}, in {place}")]
     blocks += describe_status(run)
     setting = _describe_setting(run, out or run.path)
     if not (run.trains or run.evaluation.baseline):  # nothing but data: of rlhf_exp.describe
@@ -180,7 +180,8 @@ def _describe_setting(run: Run, out: Path) -> list[Block]:
     repeat: list[Block] = [Heading("How to repeat it", 3), Code(info.command or "no command was recorded")]
     repeat += [Text(f"{'; '.join(facts)}.", "Versions and device"), Heading("Files", 3)]
     repeat.append(Table(["file", "what it holds"], files, links=links))
-    note = "In bold: what this run's command sets. All others are defaults; .hydra/config.yaml has every key."
+    note = "In bold: what this run's command sets. The others follow from these or are defaults; .hydra/config.yaml has"
+    note += " every key."
     return [Heading("What was run"), Columns([[table, Text(note)] if shown else [], repeat])]
 
 

@@ -132,6 +132,7 @@ BELOW = {"kl_k1": lambda x: -0.2 * x - 0.001}
 APART = BELOW | {"sampling/sampling_logp_difference/mean": lambda x: 0.3}
 NO_SIGNAL = {"frac_reward_zero_std": lambda x: 0.99}
 STANDS = {"probe/kl": lambda x: 1e-12}
+CUT = {"completions/clipped_ratio": lambda x: min(1.0, 0.1 + 2 * x)}
 SPIKE = {"grad_norm": lambda x: 0.5 if x < 0.6 else 5e3}
 USUAL = {"model": {"learning_rate": {"grpo": 1e-3}, "parameters": 1000}}
 RATE, STEPS = "algo.args.learning_rate=", "algo.args.max_steps="
@@ -163,6 +164,8 @@ def solved(share):
          {"num_generations": 8}, {"reward": {"weights": {"mine": 1.0}}}, "", "reward=outcome"),
         ("gradient_spike", SPIKE, {"learning_rate": 1e-2}, USUAL, "", f"{RATE}0.001"),  # far from the usual one
         ("gradient_spike", SPIKE, {"learning_rate": 1e-3}, USUAL, "", f"{RATE}0.00025"),
+        ("truncation", CUT, {}, {"max_tokens": 32}, "the budget is too small", "max_tokens=64"),
+        ("truncation", CUT, {}, {"max_tokens": 32, "reward": {"weights": {"brevity": 1.0}}}, "", None),
     ],
 )  # fmt: skip
 def test_cause_and_remedy_follow_from_the_settings_and_the_other_series(name, courses, args, config, cause, remedy):

@@ -30,7 +30,7 @@ COMPARISONS = {"comparison": SEEDS, "mixed": (*RUNS, "grpo_seed1")}
 
 def render(name: str, folder: Path) -> Iterator[tuple[str, str]]:
     """(file, text) of each approved file of a run or a comparison."""
-    out = folder / name
+    out = folder / "runs" / name
     if name in COMPARISONS:
         runs = [GOLDEN / run for run in COMPARISONS[name]]
         said: list[str] = []

@@ -46,7 +46,8 @@ def truncation(run: Signals) -> Suspicion:
     cause = "the budget is too small for what the policy writes; a completion that is cut off cannot answer"
     rows = show(row for row in run.trained_samples if row.truncated)
     rise = run.sure(CLIPPED, angle)
-    remedy = [f"max_tokens={larger}"] if larger > budget and rise[-1][1] > 0 else []
+    is_wanted = not run.setting("reward.weights.brevity")  # which pays for few words
+    remedy = [f"max_tokens={larger}"] if is_wanted and larger > budget and rise[-1][1] > 0 else []
     return Suspicion(less_right(run, rise), cause, remedy, rows=rows)
 
 
