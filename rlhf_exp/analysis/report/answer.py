@@ -267,7 +267,7 @@ def _tell_choice(groups: Groups, label: str) -> str:
     for key in find_varied(groups):
         values = [write_name(of.get(key)) for of in found.values()]
         value = write_name(found[label].get(key))
-        if value and value not in label and 2 * values.count(value) <= len(values):
+        if value and "/" not in value and value not in label and 2 * values.count(value) <= len(values):
             own.append(f"{key.rpartition('.')[2]}={value}")
     return f" ({', '.join(own)})" if 0 < len(own) <= MOST_FIGURES else ""
 

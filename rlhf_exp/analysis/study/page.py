@@ -10,6 +10,7 @@ import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rlhf_exp.analysis.frame import stack
 from rlhf_exp.analysis.report.compare import Comparison, describe_commands, describe_runs, tabulate_study
@@ -18,6 +19,7 @@ from rlhf_exp.analysis.report.groups import Groups, gather
 from rlhf_exp.analysis.report.page import (
     NOTES,
     Block,
+    Callout,
     Figures,
     Heading,
     Table,
@@ -59,24 +61,27 @@ def write_study(study: Study) -> tuple[Path, str]:
         compared, *others = _divide(stages, [run for run in runs if run.trains], labels) or [runs]
         found = Comparison(compared, stages[compared[0].path].against, labels) if len(compared) > 1 else None
         _, *described = describe_runs(found) if found else describe_run(compared[0])
-        answer = to_text(tabulate_study(found)) if found else ""
+        apart = [(_name_stages(family, stages), Comparison(family, stages[family[0].path].against, labels))
+                 for family in others]  # fmt: skip
+        further = [remark for name, of in apart for remark in _answer_apart(name, of)]
+        answer = to_text([*tabulate_study(found), *further]) if found else ""
+        end = _find_first(described, Figures | Widget | Table)
+        described[end:end] = further
         shutil.rmtree(study.out / "tables", ignore_errors=True)
         claims = _write_claims(study, study.claims, done) if study.claims else []
         blocks: list[Block] = [Heading(study.title, 1), Text(study.asks), *described]
         plots = {plot.name: plot for block in to_plain(blocks) if isinstance(block, Figures) for plot in block.plots}
         shown = Figures([plots[name] for name in study.pictures if name in plots])
-        end = next((i for i, block in enumerate(blocks) if isinstance(block, Figures | Widget)), len(blocks))
+        end = _find_first(blocks, Figures | Widget)
         told = [*blocks[:end], shown, *_take_table(blocks[end:]), *claims,
                 Text("report.html has all, tables/ every table."), *repeat]  # fmt: skip
         alone = {arm: group for arm, group in done.items() if not group[0].trains}
         place = next((i for i, block in enumerate(blocks) if block == HEADING), len(blocks))
         blocks[place:place] = [*(describe_alone(alone) if alone else []), *claims]
-        for family in others:
-            arms = ", ".join(dict.fromkeys(labels[run.path] for run in family))
-            blocks.append(Heading(f"Apart from these: {arms}"))
-            blocks += tabulate_study(Comparison(family, stages[family[0].path].against, labels))
-            if family[0].trains_scorer:
-                best = max(family, key=lambda run: len(done.get(labels[run.path], ())))
+        for name, of in apart:
+            blocks += [Heading(f"Apart from these: {name}"), *tabulate_study(of)]
+            if of.runs[0].trains_scorer:
+                best = max(of.runs, key=lambda run: len(done.get(labels[run.path], ())))
                 blocks += [Text(f"Of {labels[best.path]}, {best.path.name}:"), *describe_preferences(best)]
         head = ["arm", "runs finished", "time of all", "most memory", "sets"]
         blocks += [Heading("Stages"), Table(head, rows), *repeat]
@@ -97,9 +102,25 @@ def _write_claims(study: Study, path: Path, groups: Groups) -> list[Block]:
     return [Heading("Claims of the hand-made study"), table]
 
 
+def _find_first(blocks: Sequence[Block], kind: Any) -> int:
+    """The place of the first block of a kind, or the end."""
+    return next((i for i, block in enumerate(blocks) if isinstance(block, kind)), len(blocks))
+
+
+def _name_stages(family: list[Run], stages: dict[Path, Stage]) -> str:
+    return ", ".join(dict.fromkeys(stages[run.path].name for run in family))
+
+
+def _answer_apart(name: str, of: Comparison) -> list[Callout]:
+    """Of arms that are set apart the remark on the arm that they are compared with, or else on the best."""
+    remarks = [block for block in of.remarks.main if isinstance(block, Callout)] if of.tests else []
+    chosen = [block for block in remarks if block.title == f"Against {of.named}."] or remarks[:1]
+    return [block._replace(title=f"Apart, {name}: {block.title[0].lower()}{block.title[1:]}") for block in chosen]
+
+
 def _take_table(blocks: Sequence[Block]) -> Sequence[Block]:
     """The first table with its heading."""
-    place = next((i for i, block in enumerate(blocks) if isinstance(block, Table)), 0)
+    place = _find_first(blocks, Table)
     return blocks[max(0, place - 1) : place + 1]
 
 

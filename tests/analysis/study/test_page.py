@@ -39,25 +39,24 @@ def test_models_measured_alone_have_their_own_figures():
 
 
 def test_a_study_ends_with_its_answer_and_has_its_claims_on_a_page_of_their_own(tmp_path):
-    jobs = []
-    for loss, gain in {"grpo": 0.4, "bnpo": 0.0}.items():
-        for seed in range(3):
-            jobs.append(
-                Job(
-                    ["max_tokens=64", f"loss_type={loss}", f"seed={seed}"],
-                    tmp_path / "out" / f"{loss}-{seed}",
-                    loss,
-                    str(seed),
-                    {},
-                )
-            )
-            write_run(jobs[-1].folder, seed, loss, gain)
+    def make_jobs(**gains):
+        jobs = []
+        for loss, gain in gains.items():
+            for seed in range(3):
+                overrides = ["max_tokens=64", f"loss_type={loss}", f"seed={seed}"]
+                jobs.append(Job(overrides, tmp_path / "out" / f"{loss}-{seed}", loss, str(seed), {}))
+                write_run(jobs[-1].folder, seed, loss, gain)
+        return jobs
+
     claims = tmp_path / "claims.yaml"
     claims.write_text(
         "a-1:\n  says: It gains.\n  metric: accuracy\n  contrast: [grpo, start]\n  expect: higher\n"
         "a-2:\n  says: It is nice.\n  not_tested: looks\n"
     )
-    stages = {"all": Stage("all", [], jobs)}
+    stages = {
+        "all": Stage("all", [], make_jobs(grpo=0.4, bnpo=0.0)),
+        "remedies": Stage("remedies", [], make_jobs(sapo=0.0, cispo=0.4), apart=True, against="sapo"),
+    }
     (tmp_path / "out" / "tables").mkdir()
     (tmp_path / "out" / "tables" / "000_stale.csv").touch()
     page, answer = write_study(
@@ -73,8 +72,9 @@ def test_a_study_ends_with_its_answer_and_has_its_claims_on_a_page_of_their_own(
         )
     )
     told = (tmp_path / "out" / "report.md").read_text()
+    assert "Apart, remedies: against sapo. Above it: cispo (" in answer and "**Apart, remedies: against sapo.**" in told
     assert "Best. grpo, with a held-out accuracy of " in answer and "**Best.** grpo" in told
-    assert told.count("\n> **") == 3 and "What else was seen" in page.read_text() and "**Cost.**" not in told
+    assert told.count("\n> **") == 4 and "What else was seen" in page.read_text() and "**Cost.**" not in told
     assert len(told.split()) < 900 and told.count("](plots/") == 1
     assert '<a href="claims.html">' in page.read_text() and "It gains." not in page.read_text()
     assert "| a-1 | supported | It gains. |" in (tmp_path / "out" / "claims.md").read_text()
@@ -83,7 +83,7 @@ def test_a_study_ends_with_its_answer_and_has_its_claims_on_a_page_of_their_own(
     assert "python -m rlhf_exp study losses" in told and "python -m rlhf_exp study losses" in page.read_text()
     assert (
         tables["stages.csv"].splitlines()[1].startswith("grpo,3 of 3,")
-        and tables["stages.csv"].count("loss_type=") == 2
+        and tables["stages.csv"].count("loss_type=") == 4
     )
     assert tables["results_over_seeds.csv"].startswith("setting,seeds,difference,")
     assert "supported" in tables["the_hand_made_study_and_these_runs.csv"]
