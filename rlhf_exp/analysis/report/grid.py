@@ -10,7 +10,7 @@ from statistics import fmean
 from rlhf_exp.analysis.report.answer import Tests
 from rlhf_exp.analysis.report.columns import TRAINED, mean_over_seeds
 from rlhf_exp.analysis.report.groups import MANY, Groups, find_varied, read_choices
-from rlhf_exp.analysis.report.page import NOTES, Block, Heading, Table, Text, footnote
+from rlhf_exp.analysis.report.page import NOTES, Block, Heading, Table, footnote
 from rlhf_exp.analysis.stats import Interval
 from rlhf_exp.runs.figures import percent, write_name
 from rlhf_exp.runs.settings import flatten, read_number
@@ -69,7 +69,7 @@ def list_differences(measured: Groups) -> list[Block]:
     title = "What differs between these settings"
     if max(len(rows), len(configs)) > MANY:
         return [Table(head, rows, title)]
-    return [Text(title), Table(head, rows)] if rows else []
+    return [Heading(title, 3), Table(head, rows)] if rows else []
 
 
 def _mean(means: Iterable[Interval | None]) -> str:
