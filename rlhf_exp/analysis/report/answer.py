@@ -159,9 +159,10 @@ def describe_answer(groups: Groups, measured: Groups, tests: dict[str, Tests], a
     others = [*_tell_others(tests, about), *_tell_costs(measured)] if is_one_task else []
     keys = [*_tell_keys(measured, tests)] if is_one_task else []
     gains, further = (pairs, starts) if any(found.named for found in tests.values()) else (starts, pairs)
-    last, other = ([health], unclear) if health.kind != "ok" or not unclear else (unclear, [health])
+    is_ok = health.kind == "ok"
+    last = [*(unclear if is_ok else ()), health]
     return Answer([*keys, *_tell_limits(groups, measured), *best, *([] if keys else gains), *last],
-                  [*(gains if keys else ()), *further, *others, *other])  # fmt: skip
+                  [*(gains if keys else ()), *further, *others, *(() if is_ok else unclear)])  # fmt: skip
 
 
 def tell_judge(judge: str, without: Sequence[str]) -> Iterator[Block]:
@@ -288,10 +289,14 @@ def _tell_keys(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     main = _find_ranked(tests)
     if main is None or main.named or main.untested:
         return
+    starts = {(run.info.model, run.info.max_tokens) for run in join_groups(groups)}
+    by_gain = len(starts) > 1 and main.column.has_start  # else a budget's effect on the start model is counted too
+    column = main.column._replace(model="gain") if by_gain else main.column
     parts = [f"{key.removeprefix('algo.args.')}: {effects[0].first} is {_tell(main, effects)}"
-             for key, effects in compare_keys(groups, main.column).items()]  # fmt: skip
+             for key, effects in compare_keys(groups, column).items()]  # fmt: skip
     if parts:
-        yield Callout("info", "What mattered.", f"{'; '.join(parts)}; each over the settings that differ in it alone.")
+        parts.append(f"each over the settings that differ in it alone{', of gains, for starts differ' * by_gain}")
+        yield Callout("info", "What mattered.", _close(parts))
 
 
 def _tell_starts(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
@@ -379,7 +384,7 @@ def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:
         needed = [f"{one.first} against {one.second} {_write_needed(one)}" for one in unclear[:FEW]]
         needed += [f"and {len(unclear) - FEW} more"] if len(unclear) > FEW else []
         found = f"differences between two settings in {name} below about {size}"
-        parts.append(f"{found}; to find the observed ones needs: {', '.join(needed)}")
+        parts.append(f"{found}; to detect the observed ones takes: {', '.join(needed)}")
     if main.untested:
         parts.append(f"not tested, for one seed, or no figures of rows that all share: {', '.join(main.untested)}")
     if parts:

@@ -69,7 +69,7 @@ def test_of_few_settings_all_pairs_are_compared_and_the_best_is_named_first(grou
     assert found["The others."].startswith(f"{alike} is above bnpo (+")
     assert "ot clearly different from it: " in found["Against the start model."]
     unclear = (
-        "Differences between two settings in held-out accuracy below about .* points, .*; .* needs: {} against {} "
+        "Differences between two settings in held-out accuracy below about .* points, .*; .* takes: {} against {} "
     )
     assert re.match(unclear.format(best.first, alike), found["Cannot be told."])
 
@@ -93,6 +93,7 @@ def test_a_study_says_what_is_best_what_was_gained_and_what_is_sick_or_cannot_be
         "No setting is clearly the best.",
         "Against the start model.",
         "Cannot be told.",
+        "Health.",
     ]
     groups["bnpo"][0].info.status = "failed"
     groups["bnpo"][1].info.max_tokens = 32

@@ -74,7 +74,7 @@ def test_a_study_ends_with_its_answer_and_has_its_claims_on_a_page_of_their_own(
     told = (tmp_path / "out" / "report.md").read_text()
     assert "Apart, remedies: against sapo. Above it: cispo (" in answer and "**Apart, remedies: against sapo.**" in told
     assert "Best. grpo, with a held-out accuracy of " in answer and "**Best.** grpo" in told
-    assert told.count("\n> **") == 4 and "What else was seen" in page.read_text() and "**Cost.**" not in told
+    assert told.count("\n> **") == 5 and "What else was seen" in page.read_text() and "**Cost.**" not in told
     assert len(told.split()) < 900 and told.count("](plots/") == 1
     assert '<a href="claims.html">' in page.read_text() and "It gains." not in page.read_text()
     assert "| a-1 | supported | It gains. |" in (tmp_path / "out" / "claims.md").read_text()
