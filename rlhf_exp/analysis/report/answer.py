@@ -207,10 +207,8 @@ def write_size(column: Column, size: float) -> str:
 
 def _tell_limits(groups: Groups, measured: Groups) -> Iterator[Block]:
     """What differs between these runs besides what a comparison is about, and which of them have no evaluation."""
-    runs, parts = join_groups(measured), []
-    for key, why in TEXTS["limits"].items():
-        values = dict.fromkeys(write_name(getattr(run.info, key)) for run in runs)
-        parts += [f"{key} differs ({', '.join(values)}): {why}"] if len(values) > 1 else []
+    runs = join_groups(measured)
+    parts = [f"{key} differs ({', '.join(of)}): {TEXTS['limits'][key]}" for key, of in _find_limits(runs).items()]
     if any(map(REWARD.read, runs)) and REWARD not in list_ranked(runs):
         parts.append("rewards differ: no reward is compared")
     sampled = [read(run, "trained", "accuracy" if run.trains_scorer else "tokens") for run in runs]
@@ -223,6 +221,12 @@ def _tell_limits(groups: Groups, measured: Groups) -> Iterator[Block]:
         parts.append(f"left out, since they were not evaluated: {', '.join(missing[:MANY])}{rest}")
     if parts:
         yield Callout("warning", "Caution.", begin(_close(parts)))
+
+
+def _find_limits(runs: list[Run]) -> dict[str, list[str]]:
+    """The values of what makes runs hard to compare, such as their start models, of which these have several."""
+    found = {key: list(dict.fromkeys(write_name(getattr(run.info, key)) for run in runs)) for key in TEXTS["limits"]}
+    return {key: values for key, values in found.items() if len(values) > 1}
 
 
 def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
@@ -289,8 +293,8 @@ def _tell_keys(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     main = _find_ranked(tests)
     if main is None or main.named or main.untested:
         return
-    starts = {(run.info.model, run.info.max_tokens) for run in join_groups(groups)}
-    by_gain = len(starts) > 1 and main.column.has_start  # else a budget's effect on the start model is counted too
+    # Of levels a budget's effect on the start model would be counted too.
+    by_gain = bool(_find_limits(join_groups(groups))) and main.column.has_start
     column = main.column._replace(model="gain") if by_gain else main.column
     parts = [f"{key.removeprefix('algo.args.')}: {effects[0].first} is {_tell(main, effects)}"
              for key, effects in compare_keys(groups, column).items()]  # fmt: skip

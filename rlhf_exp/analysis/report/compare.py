@@ -156,8 +156,7 @@ def _explain(shown: list[Column], tests: dict[str, answer.Tests]) -> str:
 def _plot_results(measured: Groups, tests: dict[str, answer.Tests]) -> list[Plot]:
     """The gain of each setting, the first figure that is ranked against the KL, and the accuracy by strict and lenient
     reading; without lines if there is none."""
-    column = [*list_ranked(join_groups(measured)), columns.TRAINED][0]
-    gain = columns.GAINS[column.name]
+    column, gain = _find_ranked(measured)
     main = answer.find_main(tests)
     tested = main.gains if main and main.column is column else {}
     of_one = {label: gain.read(group[0]) for label, group in measured.items() if len(group) == 1}
@@ -186,14 +185,20 @@ def _describe_tests(measured: Groups, tests: dict[str, answer.Tests], about: lis
 def _choose(usual: Sequence[Column], about: list[str], measured: Groups) -> list[Column]:
     """The usual columns, with the gain in the figure by which settings are sorted, and after the accuracies those that
     the settings' differences are about."""
-    runs = join_groups(measured)
-    gain = columns.GAINS[[*list_ranked(runs), columns.TRAINED][0].name]
+    _, gain = _find_ranked(measured)
     usual = [gain if column is columns.DIFFERENCE else column for column in usual]
     further = [columns.TESTED[name] for name in about if columns.TESTED[name] not in usual]
     further += [columns.USED] if "max_tokens" in find_varied(measured) else []
     accuracies = columns.TRAINED, columns.BASELINE
     place = 1 + max(usual.index(column) for column in accuracies if column in usual)
+    runs = join_groups(measured)
     return list_columns(runs, [*usual[:place], *further, *usual[place:], *columns.list_rewards(runs)])
+
+
+def _find_ranked(groups: Groups) -> tuple[Column, Column]:
+    """The figure by which settings are sorted, by default the accuracy, and the gain in it."""
+    column = [*list_ranked(join_groups(groups)), columns.TRAINED][0]
+    return column, columns.GAINS[column.name]
 
 
 def _rank(groups: Groups) -> Groups:
