@@ -50,7 +50,7 @@ class Answer(NamedTuple):
 
     Attributes:
         main: what each varied key changes, what cannot be compared, which setting is the best, if no key was varied
-            alone what the settings gained, and what is sick or else cannot be told.
+            alone what the settings gained, the best one's costs, and what is sick or else cannot be told.
         more: the answers to further questions.
     """
 
@@ -156,12 +156,12 @@ def describe_answer(groups: Groups, measured: Groups, tests: dict[str, Tests], a
     is_one_task = len({run.info.task for run in join_groups(measured)}) == 1
     best = [*_tell_best(measured, tests)] if is_one_task else []
     pairs, starts = [*_tell_pairs(tests)] if is_one_task else [], [*_tell_starts(measured, tests)]
-    others = [*_tell_others(tests, about), *_tell_costs(measured)] if is_one_task else []
+    others, costs = ([*_tell_others(tests, about)], [*_tell_costs(measured)]) if is_one_task else ([], [])
     keys = [*_tell_keys(measured, tests)] if is_one_task else []
     gains, further = (pairs, starts) if any(found.named for found in tests.values()) else (starts, pairs)
     is_ok = health.kind == "ok"
     last = [*(unclear if is_ok else ()), health]
-    return Answer([*keys, *_tell_limits(groups, measured), *best, *([] if keys else gains), *last],
+    return Answer([*keys, *_tell_limits(groups, measured), *best, *([] if keys else gains), *costs, *last],
                   [*(gains if keys else ()), *further, *others, *(() if is_ok else unclear)])  # fmt: skip
 
 
@@ -247,6 +247,8 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     of_best = [pair for pair in pairs if pair.first == best]
     seeds = len(groups[best])
     where = f"{seeds} seed{'s' * (seeds > 1)}, {main.contrasts[0].rows} rows"
+    if best in main.gains and _find_limits(join_groups(groups)):
+        where += f"; {_write(main, main.gains[best])} over its own start"
     is_best = all(pair.verdict for pair in of_best)
     is_nearly = len(of_best) > FEW and sum(not pair.verdict for pair in of_best) == 1
     levels = {label: mean["value"] for label, mean in means.items() if mean}
@@ -399,7 +401,6 @@ def _tell(tests: Tests, contrasts: Sequence[Contrast]) -> str:
     """`above ppo (+3.0 [+1.0, +5.0]), rloo (...); below dpo (...)`: of contrasts with one first setting; of those with
     the start or the named one `above it: ppo (...); ...`. Of many the names alone."""
     to_one = contrasts[0].second in (START, tests.named)
-    points = " points" if tests.column.kind is SHARES else ""
     parts = []
     for verdict, side in SIDES.items():
         alike = [contrast for contrast in contrasts if contrast.verdict == verdict]
@@ -407,10 +408,14 @@ def _tell(tests: Tests, contrasts: Sequence[Contrast]) -> str:
         listed = []
         for contrast in alike:
             label = contrast.first if to_one else contrast.second
-            size = f" ({tests.column.write_difference(contrast.interval)}{points})"
-            listed.append(f"{label}{size}" if is_short else label)
+            listed.append(f"{label} ({_write(tests, contrast.interval)})" if is_short else label)
         parts += [f"{side}{' it:' if to_one else ''} {', '.join(listed)}"] if listed else []
     return "; ".join(parts)
+
+
+def _write(tests: Tests, difference: Interval) -> str:
+    """With its unit."""
+    return f"{tests.column.write_difference(difference)}{' points' if tests.column.kind is SHARES else ''}"
 
 
 def _list_cells(column: Column) -> tuple[Column, ...]:

@@ -61,8 +61,7 @@ def write_study(study: Study) -> tuple[Path, str]:
         compared, *others = _divide(stages, [run for run in runs if run.trains], labels) or [runs]
         found = Comparison(compared, stages[compared[0].path].against, labels) if len(compared) > 1 else None
         _, *described = describe_runs(found) if found else describe_run(compared[0])
-        apart = [(_name_stages(family, stages), Comparison(family, stages[family[0].path].against, labels))
-                 for family in others]  # fmt: skip
+        apart = [_compare_apart(family, stages, labels) for family in others]
         further = [remark for name, of in apart for remark in _answer_apart(name, of)]
         answer = to_text([*tabulate_study(found), *further]) if found else ""
         end = _find_first(described, Figures | Widget | Table)
@@ -107,8 +106,12 @@ def _find_first(blocks: Sequence[Block], kind: Any) -> int:
     return next((i for i, block in enumerate(blocks) if isinstance(block, kind)), len(blocks))
 
 
-def _name_stages(family: list[Run], stages: dict[Path, Stage]) -> str:
-    return ", ".join(dict.fromkeys(stages[run.path].name for run in family))
+def _compare_apart(family: list[Run], stages: dict[Path, Stage], labels: dict[Path, str]) -> tuple[str, Comparison]:
+    """Arms that are set apart by the names of their stages, which those of one stage do not repeat."""
+    name = ", ".join(dict.fromkeys(stages[run.path].name for run in family))
+    against = stages[family[0].path].against
+    short = {run.path: labels[run.path].removeprefix(f"{name} ") for run in family}
+    return name, Comparison(family, against.removeprefix(f"{name} ") if against else None, short)
 
 
 def _answer_apart(name: str, of: Comparison) -> list[Callout]:

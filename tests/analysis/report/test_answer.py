@@ -122,6 +122,13 @@ def test_pairs_that_only_some_runs_rank_are_no_other_rows(groups):
     assert "Held-out rows differ: 127 are shared by all" in said(groups)["Caution."]
 
 
+def test_the_best_has_its_gain_beside_its_level_where_start_models_differ(groups):
+    assert "over its own start" not in said(groups)["No setting is clearly the best."]
+    groups["bnpo"][0].info.model = "other"
+    told = said(groups)["No setting is clearly the best."]
+    assert re.search(r"\(2 seeds, 128 rows; \+[\d.]+ \[.*?\] points over its own start\); it is ", told)
+
+
 def test_single_seeds_are_not_tested_but_listed(groups, tmp_path):
     single = {label: group[:1] for label, group in groups.items()}
     found = said(single)

@@ -39,12 +39,12 @@ def test_models_measured_alone_have_their_own_figures():
 
 
 def test_a_study_ends_with_its_answer_and_has_its_claims_on_a_page_of_their_own(tmp_path):
-    def make_jobs(**gains):
+    def make_jobs(stage="", **gains):
         jobs = []
         for loss, gain in gains.items():
             for seed in range(3):
                 overrides = ["max_tokens=64", f"loss_type={loss}", f"seed={seed}"]
-                jobs.append(Job(overrides, tmp_path / "out" / f"{loss}-{seed}", loss, str(seed), {}))
+                jobs.append(Job(overrides, tmp_path / "out" / f"{loss}-{seed}", f"{stage}{loss}", str(seed), {}))
                 write_run(jobs[-1].folder, seed, loss, gain)
         return jobs
 
@@ -55,7 +55,9 @@ def test_a_study_ends_with_its_answer_and_has_its_claims_on_a_page_of_their_own(
     )
     stages = {
         "all": Stage("all", [], make_jobs(grpo=0.4, bnpo=0.0)),
-        "remedies": Stage("remedies", [], make_jobs(sapo=0.0, cispo=0.4), apart=True, against="sapo"),
+        "remedies": Stage(
+            "remedies", [], make_jobs("remedies ", sapo=0.0, cispo=0.4), apart=True, against="remedies sapo"
+        ),
     }
     (tmp_path / "out" / "tables").mkdir()
     (tmp_path / "out" / "tables" / "000_stale.csv").touch()
@@ -74,7 +76,7 @@ def test_a_study_ends_with_its_answer_and_has_its_claims_on_a_page_of_their_own(
     told = (tmp_path / "out" / "report.md").read_text()
     assert "Apart, remedies: against sapo. Above it: cispo (" in answer and "**Apart, remedies: against sapo.**" in told
     assert "Best. grpo, with a held-out accuracy of " in answer and "**Best.** grpo" in told
-    assert told.count("\n> **") == 5 and "What else was seen" in page.read_text() and "**Cost.**" not in told
+    assert told.count("\n> **") == 5 and "What else was seen" in page.read_text()
     assert len(told.split()) < 900 and told.count("](plots/") == 1
     assert '<a href="claims.html">' in page.read_text() and "It gains." not in page.read_text()
     assert "| a-1 | supported | It gains. |" in (tmp_path / "out" / "claims.md").read_text()
