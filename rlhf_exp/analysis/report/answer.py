@@ -41,6 +41,7 @@ MOST_SIZES = 6
 """Of more contrasts than these a sentence says the names alone, but of at most FEW on a side."""
 CLOSE = 1.05
 """Costs that differ by a smaller factor are about the same."""
+TOO_SMALL = "too small to be found"
 WORDS = {1: "higher", 0: "no clear difference", -1: "lower"}
 SIDES = {1: "above", 0: "not clearly different from", -1: "below"}
 
@@ -291,15 +292,17 @@ def _tell_pairs(tests: dict[str, Tests]) -> Iterator[Block]:
 
 
 def _tell_keys(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
-    """What each varied key changes by itself, where several were varied."""
+    """What each varied key changes by itself, where several were varied, the clear differences first."""
     main = _find_ranked(tests)
     if main is None or main.named or main.untested:
         return
     # Of levels a budget's effect on the start model would be counted too.
     by_gain = bool(_find_limits(join_groups(groups))) and main.column.has_start
     column = main.column._replace(model="gain") if by_gain else main.column
-    parts = [f"{key.removeprefix('algo.args.')}: {effects[0].first} is {_tell(main, effects)}"
-             for key, effects in compare_keys(groups, column).items()]  # fmt: skip
+    found = sorted(compare_keys(groups, column).items(), key=lambda item: not any(one.verdict for one in item[1]))
+    parts = [
+        f"{key.removeprefix('algo.args.')}: {effects[0].first} is {_tell(main, effects)}" for key, effects in found
+    ]
     if parts:
         parts.append(f"each over the settings that differ in it alone{', of gains, for starts differ' * by_gain}")
         yield Callout("info", "What mattered.", _close(parts))
@@ -387,10 +390,11 @@ def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:
     if unclear := [contrast for contrast in (*main.pairs, *main.starts) if not contrast.verdict]:
         size = write_size(main.column, median(contrast.detectable for contrast in unclear))
         size += ", for half of them more" if len(unclear) > 1 else ""
-        needed = [f"{one.first} against {one.second} {_write_needed(one)}" for one in unclear[:FEW]]
-        needed += [f"and {len(unclear) - FEW} more"] if len(unclear) > FEW else []
-        found = f"differences between two settings in {name} below about {size}"
-        parts.append(f"{found}; to detect the observed ones takes: {', '.join(needed)}")
+        plans = [(f"{one.first} against {one.second}", _write_needed(one)) for one in unclear]
+        shown = [f"{needed} for {pair}" for pair, needed in plans if needed != TOO_SMALL][:FEW]
+        takes = f"to detect the observed ones takes {', '.join(shown)}" if shown else f"those observed are {TOO_SMALL}"
+        more = f" (not shown: {len(unclear) - len(shown)} more)" if shown and len(unclear) > len(shown) else ""
+        parts.append(f"differences between two settings in {name} below about {size}; {takes}{more}")
     if main.untested:
         parts.append(f"not tested, for one seed, or no figures of rows that all share: {', '.join(main.untested)}")
     if parts:
@@ -399,11 +403,13 @@ def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:
 
 def _tell(tests: Tests, contrasts: Sequence[Contrast]) -> str:
     """`above ppo (+3.0 [+1.0, +5.0]), rloo (...); below dpo (...)`: of contrasts with one first setting; of those with
-    the start or the named one `above it: ppo (...); ...`. Of many the names alone."""
+    the start or the named one `above it: ppo (...); ...`. Of many the names alone, if all are alike their number."""
     to_one = contrasts[0].second in (START, tests.named)
     parts = []
     for verdict, side in SIDES.items():
         alike = [contrast for contrast in contrasts if contrast.verdict == verdict]
+        if len(alike) == len(contrasts) > MOST_SIZES and not to_one:
+            return f"{side} {'all' if verdict else 'any of the'} {len(alike)} others"
         is_short = len(contrasts) <= MOST_SIZES or (verdict != 0 and len(alike) <= FEW)
         listed = []
         for contrast in alike:
@@ -434,7 +440,7 @@ def _write_needed(contrast: Contrast) -> str:
     needed = ((contrast.seeds_needed, "seeds"), (contrast.rows_needed, "rows"))
     listed = " or ".join(f"{n:,} {what}" for n, what in needed if n is not None)
     tiny = FAR_BELOW * abs(contrast.estimate.value) < contrast.detectable
-    return listed or ("too small to be found" if tiny else "more of both")
+    return listed or (TOO_SMALL if tiny else "more of both")
 
 
 def _close(parts: Sequence[str]) -> str:
