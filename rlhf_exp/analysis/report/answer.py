@@ -304,7 +304,8 @@ def _tell_keys(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
         f"{key.removeprefix('algo.args.')}: {effects[0].first} is {_tell(main, effects)}" for key, effects in found
     ]
     if parts:
-        parts.append(f"each over the settings that differ in it alone{', of gains, for starts differ' * by_gain}")
+        starts = ", of gains over the start models, which differ" * by_gain
+        parts.append(f"each is a mean over settings that differ in that key alone{starts}")
         yield Callout("info", "What mattered.", _close(parts))
 
 
@@ -356,7 +357,7 @@ def _tell_costs(groups: Groups) -> Iterator[Block]:
             told = f"{ratio:.1f} times that of {cheapest}" if ratio >= CLOSE else "about the least"
             parts.append(f"{column.write(means[best])} {name}, {told}")
     if parts:
-        yield Callout("info", "Cost.", f"{best} takes {'; '.join(parts)}.")
+        yield Callout("info", "Cost.", f"A run of {best} takes {'; '.join(parts)}.")
 
 
 def _tell_health(groups: Groups, measured: Groups) -> Callout:
@@ -389,12 +390,14 @@ def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:
     parts = []
     if unclear := [contrast for contrast in (*main.pairs, *main.starts) if not contrast.verdict]:
         size = write_size(main.column, median(contrast.detectable for contrast in unclear))
-        size += ", for half of them more" if len(unclear) > 1 else ""
+        over = " (the median over pairs)" if len(unclear) > 1 else ""
         plans = [(f"{one.first} against {one.second}", _write_needed(one)) for one in unclear]
         shown = [f"{needed} for {pair}" for pair, needed in plans if needed != TOO_SMALL][:FEW]
-        takes = f"to detect the observed ones takes {', '.join(shown)}" if shown else f"those observed are {TOO_SMALL}"
+        takes = f"the observed differences take {', '.join(shown)}" if shown else f"those observed are {TOO_SMALL}"
         more = f" (not shown: {len(unclear) - len(shown)} more)" if shown and len(unclear) > len(shown) else ""
-        parts.append(f"differences between two settings in {name} below about {size}; {takes}{more}")
+        parts.append(
+            f"with these seeds and rows a difference in {name} shows from about {size} on{over}; {takes}{more}"
+        )
     if main.untested:
         parts.append(f"not tested, for one seed, or no figures of rows that all share: {', '.join(main.untested)}")
     if parts:

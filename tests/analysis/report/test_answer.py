@@ -68,9 +68,7 @@ def test_of_few_settings_all_pairs_are_compared_and_the_best_is_named_first(grou
     assert [(pair.first, pair.second) for pair in others][-1] in {(alike, "bnpo"), ("bnpo", alike)}
     assert found["The others."].startswith(f"{alike} is above bnpo (+")
     assert "ot clearly different from it: " in found["Against the start model."]
-    unclear = (
-        "Differences between two settings in held-out accuracy below about .* points, .*; .* takes: {} against {} "
-    )
+    unclear = "With these seeds and rows a .* shows from about .* points on .*; .* for {} against {}"
     assert re.match(unclear.format(best.first, alike), found["Cannot be told."])
 
 
