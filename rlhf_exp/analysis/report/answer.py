@@ -50,8 +50,8 @@ class Answer(NamedTuple):
     """Remarks.
 
     Attributes:
-        main: what each varied key changes, what cannot be compared, which setting is the best, if no key was varied
-            alone what the settings gained, the best one's costs, and what is sick or else cannot be told.
+        main: what each varied key changes, what cannot be compared, which setting is the best, what the settings
+            gained, the best one's costs, and what is sick or else cannot be told.
         more: the answers to further questions.
     """
 
@@ -157,13 +157,13 @@ def describe_answer(groups: Groups, measured: Groups, tests: dict[str, Tests], a
     is_one_task = len({run.info.task for run in join_groups(measured)}) == 1
     best = [*_tell_best(measured, tests)] if is_one_task else []
     pairs, starts = [*_tell_pairs(tests)] if is_one_task else [], [*_tell_starts(measured, tests)]
-    others, costs = ([*_tell_others(tests, about)], [*_tell_costs(measured)]) if is_one_task else ([], [])
+    others, costs = ([*_tell_others(tests, about)], [*_tell_costs(measured, tests)]) if is_one_task else ([], [])
     keys = [*_tell_keys(measured, tests)] if is_one_task else []
     gains, further = (pairs, starts) if any(found.named for found in tests.values()) else (starts, pairs)
     is_ok = health.kind == "ok"
     last = [*(unclear if is_ok else ()), health]
-    return Answer([*keys, *_tell_limits(groups, measured), *best, *([] if keys else gains), *costs, *last],
-                  [*(gains if keys else ()), *further, *others, *(() if is_ok else unclear)])  # fmt: skip
+    return Answer([*keys, *_tell_limits(groups, measured), *best, *gains, *costs, *last],
+                  [*further, *others, *(() if is_ok else unclear)])  # fmt: skip
 
 
 def tell_judge(judge: str, without: Sequence[str]) -> Iterator[Block]:
@@ -209,7 +209,9 @@ def write_size(column: Column, size: float) -> str:
 def _tell_limits(groups: Groups, measured: Groups) -> Iterator[Block]:
     """What differs between these runs besides what a comparison is about, and which of them have no evaluation."""
     runs = join_groups(measured)
-    parts = [f"{key} differs ({', '.join(of)}): {TEXTS['limits'][key]}" for key, of in _find_limits(runs).items()]
+    limits = _find_limits(runs)
+    parts = [f"{key} differs ({', '.join(of)}): {TEXTS['limits'][key]}" for key, of in limits.items()]
+    parts += ["compare gains, not levels"] if {"model", "max_tokens"} & limits.keys() else []
     if any(map(REWARD.read, runs)) and REWARD not in list_ranked(runs):
         parts.append("rewards differ: no reward is compared")
     sampled = [read(run, "trained", "accuracy" if run.trains_scorer else "tokens") for run in runs]
@@ -237,8 +239,7 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     column = ranked[0]
     name = next(name for name, tested in TESTED.items() if tested is column)
     main = tests.get(name)
-    pairs = main.pairs if main and not main.named else []
-    best = pairs[0].first if pairs else next(iter(groups))
+    pairs, best = main.pairs if main and not main.named else [], _find_first(groups, main)
     means = {label: mean_over_seeds(group, column) for label, group in groups.items()}
     level = column.write(means[best])
     if main is None or not main.contrasts:
@@ -265,6 +266,11 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     title = "Best." if is_best and not unsure else "No setting is clearly the best."
     title = "Above all but one." if is_nearly and not unsure else title
     yield Callout("ok" if of_best and is_best else "info", title if of_best else "Highest.", _close(parts))
+
+
+def _find_first(groups: Groups, main: Tests | None) -> str:
+    """The setting that the others are compared with: surely the highest, or without contrasts of pairs the highest."""
+    return main.pairs[0].first if main and main.pairs and not main.named else next(iter(groups), "")
 
 
 def _tell_choice(groups: Groups, label: str) -> str:
@@ -294,7 +300,7 @@ def _tell_pairs(tests: dict[str, Tests]) -> Iterator[Block]:
 def _tell_keys(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     """What each varied key changes by itself, where several were varied, the clear differences first."""
     main = _find_ranked(tests)
-    if main is None or main.named or main.untested:
+    if main is None or main.named:
         return
     # Of levels a budget's effect on the start model would be counted too.
     by_gain = bool(_find_limits(join_groups(groups))) and main.column.has_start
@@ -346,9 +352,9 @@ def _tell_others(tests: dict[str, Tests], about: Collection[str]) -> Iterator[Bl
         yield Callout("info", "In other figures.", begin(_close(parts)))
 
 
-def _tell_costs(groups: Groups) -> Iterator[Block]:
+def _tell_costs(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     """What the best setting costs, beside the cheapest."""
-    best, parts = next(iter(groups), ""), []
+    best, parts = _find_first(groups, find_main(tests)), []
     for column in columns.COST:
         means = {label: mean["value"] for label, group in groups.items() if (mean := mean_over_seeds(group, column))}
         if (name := TEXTS["cost sentences"].get(column.name)) and len(means) > 1 and means.get(best):
@@ -411,8 +417,9 @@ def _tell(tests: Tests, contrasts: Sequence[Contrast]) -> str:
     parts = []
     for verdict, side in SIDES.items():
         alike = [contrast for contrast in contrasts if contrast.verdict == verdict]
-        if len(alike) == len(contrasts) > MOST_SIZES and not to_one:
-            return f"{side} {'all' if verdict else 'any of the'} {len(alike)} others"
+        if len(alike) == len(contrasts) > MOST_SIZES:
+            others = f"{side} {'all' if verdict else 'any of the'} {len(alike)} others"
+            return f"{side} it: all {len(alike)} settings" if to_one else others
         is_short = len(contrasts) <= MOST_SIZES or (verdict != 0 and len(alike) <= FEW)
         listed = []
         for contrast in alike:

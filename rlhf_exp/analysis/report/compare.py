@@ -165,7 +165,7 @@ def _plot_results(measured: Groups, tests: dict[str, answer.Tests]) -> list[Plot
                             for one in (columns.KL, column, columns.LENIENT))  # fmt: skip
     named = [(f"{label}, 1 seed" if label in of_one else label, mean) for label, mean in gains.items() if mean]
     return [
-        plot_gains(named, column),
+        plot_gains(sorted(named, key=lambda item: -item[1]["value"]), column),
         plot_frontier(kls, levels, column),
         plot_readings(levels, lenient),
     ]

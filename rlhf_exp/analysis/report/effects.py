@@ -20,13 +20,15 @@ FEWEST_CELLS = 2
 
 def compare_keys(groups: Groups, column: Column) -> dict[str, list[Contrast]]:
     """Of each varied key the highest value against each other one, over the choices of the other keys that were run
-    with all its values, their seeds and rows; all contrasts share LEVEL. Empty unless two keys were varied and every
-    setting has two seeds."""
+    with all its values, their seeds and rows; all contrasts share LEVEL. Empty unless two keys were varied in settings
+    of two seeds."""
     figures = stack_settings(groups, column.model, str(column.rows))
-    choices = dict(zip(groups, read_choices(groups), strict=True))
+    # Of settings that differ only in what follows from a key the one that sets nothing else comes last, and is taken.
+    labels = sorted(figures, key=lambda label: len(groups[label][0].overrides), reverse=True)
+    choices = dict(zip(labels, read_choices({label: groups[label] for label in labels}), strict=True))
     values = {key: {of[key] for of in choices.values()} for key in next(iter(choices.values()), {})}
     varied = [key for key, found in values.items() if len(found) > 1]
-    if len(figures) < len(groups) or len(varied) < 2:
+    if len(varied) < 2:
         return {}
     joined = {key: found for key in varied if (found := _join(key, figures, choices))}
     level = LEVEL / max(1, sum(len(of) - 1 for of in joined.values()))

@@ -115,10 +115,12 @@ def _compare_apart(family: list[Run], stages: dict[Path, Stage], labels: dict[Pa
 
 
 def _answer_apart(name: str, of: Comparison) -> list[Callout]:
-    """Of arms that are set apart the remark on the arm that they are compared with, or else on the best."""
-    told = of.remarks.main if of.tests else []
-    remarks = [block for block in told if isinstance(block, Callout) and block.kind != "warning"]
+    """Of arms that are set apart the remark on the arm that they are compared with, or else on the best, and which of
+    their runs have findings."""
+    told = [block for block in of.remarks.main if isinstance(block, Callout)] if of.tests else []
+    remarks = [block for block in told if block.kind != "warning"]
     chosen = [block for block in remarks if block.title == f"Against {of.named}."] or remarks[:1]
+    chosen += [block for block in told if block.title == "Health." and block.kind == "warning"]
     return [block._replace(title=f"Apart, {name}: {block.title[0].lower()}{block.title[1:]}") for block in chosen]
 
 

@@ -36,6 +36,14 @@ def test_each_key_is_compared_over_the_settings_that_differ_in_it_alone(swept):
     assert "loss_type: grpo is above bnpo (+" in told and " is not clearly different from 0." in told
 
 
+def test_settings_of_one_seed_or_with_keys_of_their_own_are_left_out_of_what_a_key_changes(swept):
+    found = compare_keys(swept, TRAINED)
+    typed = [*swept["grpo beta=0.1"][0].overrides, "algo.args.scale_rewards=none"]
+    scaled = [replace(run, overrides=typed) for run in swept["bnpo beta=0.1"]]
+    single = [replace(swept["grpo beta=0.1"][0], overrides=["loss_type=sapo", "algo.args.beta=0.1"])]
+    assert compare_keys(swept | {"scaled": scaled, "sapo": single}, TRAINED) == found
+
+
 def test_keys_without_settings_that_differ_in_one_alone_are_not_compared(swept):
     del swept["bnpo beta=0.1"]
     assert compare_keys(swept, TRAINED) == {} and "What mattered." not in said(swept)
