@@ -310,7 +310,7 @@ def _tell_keys(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
         f"{key.removeprefix('algo.args.')}: {effects[0].first} is {_tell(main, effects)}" for key, effects in found
     ]
     if parts:
-        starts = ", of gains over the start models, which differ" * by_gain
+        starts = ", of gains, for starting accuracies differ" * by_gain
         parts.append(f"each is a mean over settings that differ in that key alone{starts}")
         yield Callout("info", "What mattered.", _close(parts))
 
@@ -377,6 +377,8 @@ def _tell_health(groups: Groups, measured: Groups) -> Callout:
         more = [f"{len(names) - FEW} more"] if len(names) > FEW else []
         parts.append(f"{label} in {counts[label]} of {len(named[label])} ({', '.join(names[:FEW] + more)})")
     parts += [f"{len(sick) - MANY} more settings"] if len(sick) > MANY else []
+    clean = [label for label in counts if not counts[label]]
+    parts += [f"none in {', '.join(clean)}"] if sick and 0 < len(clean) <= MOST_FIGURES else []
     collapsed, runs, n = describe_collapsed(measured), sum(map(len, named.values())), sum(counts.values())
     told = f" {n} {'has' if n == 1 else 'have'} findings: {', '.join(parts)}" if parts else ": no check found anything"
     return Callout("warning" if parts or collapsed else "ok", "Health.", f"Of {runs} runs{told}.{collapsed}")
@@ -398,9 +400,9 @@ def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:
         size = write_size(main.column, median(contrast.detectable for contrast in unclear))
         over = " (the median over pairs)" if len(unclear) > 1 else ""
         plans = [(f"{one.first} against {one.second}", _write_needed(one)) for one in unclear]
-        shown = [f"{needed} for {pair}" for pair, needed in plans if needed != TOO_SMALL][:FEW]
-        takes = f"the observed differences take {', '.join(shown)}" if shown else f"those observed are {TOO_SMALL}"
-        more = f" (not shown: {len(unclear) - len(shown)} more)" if shown and len(unclear) > len(shown) else ""
+        shown = [f"{needed} ({pair})" for pair, needed in plans if needed != TOO_SMALL][:FEW]
+        takes = f"those observed would show with {', '.join(shown)}" if shown else f"those observed are {TOO_SMALL}"
+        more = f"; {len(unclear) - len(shown)} not shown" if shown and len(unclear) > len(shown) else ""
         parts.append(
             f"with these seeds and rows a difference in {name} shows from about {size} on{over}; {takes}{more}"
         )

@@ -68,7 +68,7 @@ def test_of_few_settings_all_pairs_are_compared_and_the_best_is_named_first(grou
     assert [(pair.first, pair.second) for pair in others][-1] in {(alike, "bnpo"), ("bnpo", alike)}
     assert found["The others."].startswith(f"{alike} is above bnpo (+")
     assert "ot clearly different from it: " in found["Against the start model."]
-    unclear = "With these seeds and rows a .* shows from about .* points on .*; .* for {} against {}"
+    unclear = r"With these seeds and rows a .* shows from about .* points on .*; .* \({} against {}"
     assert re.match(unclear.format(best.first, alike), found["Cannot be told."])
 
 
