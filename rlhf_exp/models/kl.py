@@ -8,14 +8,13 @@ estimate of the sequence KL with less variance than log-ratios of the sampled to
 et al. 2025, arXiv:2504.10637).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from rlhf_exp.models.generation import Sampling, build_warpers
-from rlhf_exp.models.scoring import Model, Row, completion_logits, evaluating, map_batches, split_rows
+from rlhf_exp.models.scoring import Row, map_batches, split_rows
 
 CHUNK_VALUES = 2**22
 """Positions times vocabulary that are compared at once: about ten arrays of this size are in memory, in addition to the
@@ -23,6 +22,9 @@ logits of one batch from both models."""
 
 Scorer = Callable[[list[Row]], list[torch.Tensor]]
 """Rows -> the logits of each, (completion tokens, vocabulary) at temperature 1."""
+
+Head = Callable[[torch.Tensor], torch.Tensor]
+"""Last hidden states, (tokens, size) -> logits, (tokens, vocabulary) at temperature 1."""
 
 
 @dataclass(frozen=True)
@@ -102,38 +104,25 @@ def token_kl(logps: torch.Tensor, reference_logps: torch.Tensor) -> torch.Tensor
 
 
 @torch.no_grad()
-def measure_rollout_kl(trainer: Any, rollout: Mapping[str, Any], sampling: Sampling) -> dict[str, torch.Tensor]:
+def measure_states(
+    heads: Sequence[Head], states: Sequence[torch.Tensor], mask: torch.Tensor, vocabulary_size: int, sampling: Sampling
+) -> tuple[torch.Tensor, torch.Tensor]:
     """For each completion KL(policy || reference) of the distributions that it was sampled from, and the mean
-    probability of drawing a token that the reference cannot draw: (batch,) float32 each. Without dropout, as when
-    completions are sampled.
+    probability of drawing a token that the reference cannot draw: (batch,) float32 each.
 
-    It needs the whole next-token distributions of policy and reference, while TRL's scoring keeps only the sampled
-    tokens' values. So each takes one more forward pass, without gradient, in batches that bound the logits' memory.
+    Args:
+        heads, states: of the policy and of the reference, of which TRL's scoring keeps only the sampled tokens'
+            log-probabilities; the last hidden states are those before each token, (batch, time, size).
+        mask: (batch, time) bool, the completions' tokens.
     """
-    from trl.trainer.utils import use_adapter
-
-    sides = [
-        [ids[mask.bool()].tolist() for ids, mask in zip(rollout[f"{part}_ids"], rollout[f"{part}_mask"], strict=True)]
-        for part in ("prompt", "completion")
-    ]
-    policy = trainer.accelerator.unwrap_model(trainer.model)
-
-    def score(rows: list[Row], model: Model = policy) -> list[torch.Tensor]:
-        with trainer.accelerator.autocast():
-            return completion_logits(model, rows, trainer._tokenizer.pad_token_id)
-
-    def score_reference(rows: list[Row]) -> list[torch.Tensor]:
-        if trainer.ref_model is not None:
-            return score(rows, trainer.ref_model)
-        # As in TRL: of an adapter, the base, or the adapter that training began with.
-        with use_adapter(policy, adapter_name="ref" if "ref" in policy.peft_config else None):
-            return score(rows)
-
-    size = policy.config.get_text_config().vocab_size
-    with evaluating(policy):
-        found = measure_completions(score, score_reference, list(zip(*sides, strict=True)), size, sampling)
-    columns = {"kl_exact": [one.sampled for one in found], "kl_outside": [one.outside for one in found]}
-    return {name: torch.tensor(values, device=rollout["completion_ids"].device) for name, values in columns.items()}
+    n = max(1, CHUNK_VALUES // vocabulary_size)
+    chunks = zip(*(values[mask].split(n) for values in states), strict=True)
+    (policy, reference), found = heads, []
+    for own, its in chunks:
+        found.append(compare_sampled(_normalise(policy(own)), _normalise(reference(its)), sampling))
+    kl, outside = (torch.zeros_like(mask, dtype=torch.float32).masked_scatter(mask, torch.cat(values))
+                   for values in zip(*found, strict=True))  # fmt: skip
+    return kl.sum(1), outside.sum(1) / mask.sum(1)
 
 
 def compare_sampled(

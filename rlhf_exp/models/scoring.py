@@ -15,6 +15,7 @@ the other rows in its batch.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,6 +25,7 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput
 
 from rlhf_exp import processes
 from rlhf_exp.progress import progress
@@ -49,6 +51,43 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
         yield
     finally:
         model.train(training)
+
+
+@contextmanager
+def reading_states(model: Model) -> Iterator[list[torch.Tensor]]:
+    """The last hidden states of each forward pass inside, (batch, time, size), which TRL's fused language modelling
+    head does not return."""
+    seen: list[torch.Tensor] = []
+    handle = find_backbone(model).register_forward_hook(lambda module, args, out: seen.append(out.last_hidden_state))
+    try:
+        yield seen
+    finally:
+        handle.remove()
+
+
+@dataclass
+class _States(BaseModelOutput):
+    """What a backbone returns, with None for all that some architectures' heads read besides its last states."""
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
+def read_out(model: Model, states: torch.Tensor) -> torch.Tensor:
+    """The model's logits (tokens, vocabulary) of last hidden states (tokens, size): by its own forward, within which
+    the backbone returns these instead of computing them, since heads differ in what they do besides a product."""
+    backbone = find_backbone(model)
+    backbone.forward = lambda *args, **kwargs: _States(last_hidden_state=states[None])
+    try:
+        ids = torch.zeros(1, len(states), dtype=torch.long, device=states.device)
+        return model(input_ids=ids, use_cache=False).logits[0]
+    finally:
+        del backbone.forward
+
+
+def find_backbone(model: Model) -> Any:
+    """The model without its head, and below an adapter."""
+    return (model.get_base_model() if isinstance(model, PeftModel) else model).base_model
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 Figures = tuple[Any, ...]
-"""A tensor of each completion position, (rows, time); None for one that is not computed."""
+"""A tensor of each completion position, (rows, time) or (rows, time, size); None for one that is not computed."""
 
 CHUNK_TOKENS = 1024
 """Rows in a chunk times the completion budget in tokens. Small chunks have less padding and need less memory, but call
@@ -64,7 +64,7 @@ def score_trimmed(
         if values[0] is None:
             return None
         joined = torch.cat(values)
-        return joined.new_zeros(places.shape).masked_scatter(places, joined)[order.argsort()]
+        return joined.new_zeros(*places.shape, *joined.shape[1:]).index_put((places,), joined)[order.argsort()]
 
     return tuple(scatter(values) for values in zip(*parts, strict=True))
 

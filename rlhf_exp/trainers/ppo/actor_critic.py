@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftModel
 from safetensors.torch import load_model, save_file, save_model
 from torch import nn
 from trl.trainer.utils import disable_dropout_in_model
 
 from rlhf_exp import processes
+from rlhf_exp.models.scoring import find_backbone, reading_states
 from rlhf_exp.trainers.ppo.advantages import KLController
 from rlhf_exp.trainers.ppo.critic import SeparateCritic, SharedCritic
 from rlhf_exp.trainers.rollouts import Batch, Rollouts
@@ -29,6 +29,10 @@ CRITIC = "critic"
 class ActorCritic(Rollouts):
     """Comes before a TRL trainer among the bases."""
 
+    keeps_states = False
+    states: list[torch.Tensor]
+    """While these are kept, the last hidden states before each completion token, (batch, time, size), of each pass."""
+
     def __init__(self, model: str, args: Any, **kwargs: Any) -> None:
         super().__init__(model=model, args=args, **kwargs)
         self.controller = KLController(args.init_kl_coef, args.target_kl, args.kl_horizon)
@@ -36,15 +40,14 @@ class ActorCritic(Rollouts):
         self.model.add_module(CRITIC, self.critic)
 
     def _build_critic(self, path: str) -> SharedCritic | SeparateCritic:
-        policy: Any = self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
         if self.args.critic == "shared":
-            critic: SharedCritic | SeparateCritic = SharedCritic(policy.base_model)
+            critic: SharedCritic | SeparateCritic = SharedCritic(find_backbone(self.model))
         else:
             critic = SeparateCritic(path, **(self.args.model_init_kwargs or {}))
             if self.args.gradient_checkpointing:
                 critic.model.gradient_checkpointing_enable()
         disable_dropout_in_model(critic)
-        critic.to(policy.device)
+        critic.to(self.model.device)
         processes.broadcast_tensors(critic.parameters())  # TRL seeds each process otherwise, and a head is drawn
         return critic
 
@@ -63,13 +66,23 @@ class ActorCritic(Rollouts):
             self.model._modules[CRITIC] = critic
 
     def score_chunk(self, model: nn.Module, *args: Any, **kwargs: Any) -> Figures:
-        """The parent's and the values of a shared critic, which reads the hidden states of every pass of the policy."""
-        if model is self.ref_model or not isinstance(self.critic, SharedCritic):
+        """The parent's, the values of a shared critic, which reads the hidden states of every pass of the policy, and
+        the hidden states where they are kept."""
+        values_of = self.critic if model is not self.ref_model and isinstance(self.critic, SharedCritic) else None
+        if not (values_of or self.keeps_states):
             return super().score_chunk(model, *args, **kwargs)
-        self.critic.start_reading()
-        found = super().score_chunk(model, *args, **kwargs)
-        hidden = self.critic.stop_reading()[:, -found[0].shape[1] - 1 : -1]
-        return *found, self.critic(hidden.detach() if self._is_warming_up() else hidden)
+        with reading_states(self.accelerator.unwrap_model(model)) as seen:
+            found = super().score_chunk(model, *args, **kwargs)
+        states = torch.cat(seen)[:, -found[0].shape[1] - 1 : -1]
+        values = (values_of(states.detach() if self._is_warming_up() else states),) if values_of else ()
+        return *found, *values, *([states] if self.keeps_states else ())
+
+    def score_rows(self, model: nn.Module, *args: Any, **kwargs: Any) -> Figures:
+        found = super().score_rows(model, *args, **kwargs)
+        if not self.keeps_states:
+            return found
+        self.states.append(found[-1])
+        return found[:-1]
 
     def _score(self, batch: Batch) -> torch.Tensor:
         """The policy's log-probabilities of each completion token, (batch, time)."""

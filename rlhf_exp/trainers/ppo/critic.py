@@ -15,8 +15,7 @@ from transformers import AutoModelForTokenClassification, PreTrainedModel
 
 
 class SharedCritic(nn.Module):
-    """A small network on the policy's last hidden states, which a forward hook reads: TRL's fused language modelling
-    head does not return them."""
+    """A small network on the policy's last hidden states."""
 
     def __init__(self, backbone: PreTrainedModel) -> None:
         super().__init__()
@@ -25,25 +24,10 @@ class SharedCritic(nn.Module):
         self.score = nn.Linear(size, 1)
         nn.init.zeros_(self.score.weight)
         nn.init.zeros_(self.score.bias)
-        self._seen: list[torch.Tensor] | None = None
-        backbone.register_forward_hook(self._read)
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """(batch, time, hidden) of any dtype -> (batch, time) float32."""
         return self.score(torch.tanh(self.hidden(hidden_states.to(self.score.weight)))).squeeze(-1)
-
-    def start_reading(self) -> None:
-        """Keep the hidden states of every forward from here on."""
-        self._seen = []
-
-    def stop_reading(self) -> torch.Tensor:
-        """(batch, time, hidden): what was read, chunk after chunk."""
-        seen, self._seen = self._seen, None
-        return torch.cat(seen or [])
-
-    def _read(self, module: nn.Module, args: tuple, output: Any) -> None:
-        if self._seen is not None:
-            self._seen.append(output.last_hidden_state)
 
 
 class SeparateCritic(nn.Module):

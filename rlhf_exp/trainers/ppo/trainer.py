@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from torch import nn
 from trl import GRPOTrainer
-from trl.trainer.utils import shuffle_sequence_dict, split_tensor_dict
+from trl.trainer.utils import shuffle_sequence_dict, split_tensor_dict, use_adapter
 
 from rlhf_exp import processes
 from rlhf_exp.models.generation import Sampling
-from rlhf_exp.models.kl import measure_rollout_kl
+from rlhf_exp.models.kl import measure_states
+from rlhf_exp.models.scoring import read_out
 from rlhf_exp.trainers.ppo.actor_critic import ActorCritic
 from rlhf_exp.trainers.ppo.advantages import (
     estimate_advantages,
@@ -55,16 +56,19 @@ class PPOTrainer(ActorCritic, GRPOTrainer):
         return found
 
     def begin_rollout(self) -> None:
-        self.beta = float(self._has_reference)
+        self.beta, self.states = float(self._has_reference), []
+        self.sampling = Sampling(self.max_completion_length, self.temperature, self.top_p, self.top_k or 0)
+        self.keeps_states = self._has_reference and (self.controller.target is not None or self.sampling.truncates)
 
     def finish_rollout(self, rollout: Batch) -> Batch:
         """Advantages and returns per token instead of one advantage per completion."""
-        self.beta = 0.0
+        self.beta, policy_is_last = 0.0, "old_per_token_logps" not in rollout
         self._metrics["train"].pop("frac_reward_zero_std", None)  # of groups of one
         with torch.no_grad():
-            if "old_per_token_logps" not in rollout:  # the parent scores with the policy only where it must
+            if policy_is_last:  # the parent scores with the policy only where it must
                 self.first_pass = None
                 rollout["old_per_token_logps"] = self._score(rollout)
+            self.keeps_states, self.states = False, self.states[:: -1 if policy_is_last else 1]
             self._add_advantages(rollout, self._value(rollout))
         return rollout
 
@@ -106,18 +110,31 @@ class PPOTrainer(ActorCritic, GRPOTrainer):
         temperature but ignore top-p and top-k. If these cut tokens away, the samples do not come from the distributions
         that are compared: both estimates are biased, and `kl` can be negative. `kl_exact` is of the distributions that
         are sampled from, over the whole vocabulary; `kl_outside` is the probability of a token that the reference,
-        sampled in the same way, cannot draw. These two take two forward passes. Without a target, and if nothing is
-        cut, they are not measured, since `kl` has the same expectation.
+        sampled in the same way, cannot draw. Without a target, and if nothing is cut, these two are not measured, since
+        `kl` has the same expectation.
         """
         k3 = torch.expm1(-log_ratio) + log_ratio
         kls = {name: self._mean((value * mask).sum(1)) for name, value in (("kl", log_ratio), ("kl_k3", k3))}
-        sampling = Sampling(self.max_completion_length, self.temperature, self.top_p, self.top_k or 0)
-        if self._has_reference and (self.controller.target is not None or sampling.truncates):
-            exact = measure_rollout_kl(self, rollout, sampling)
-            kls |= {name: self._mean(values) for name, values in exact.items()}
+        if self.states:
+            heads, size = (self._read_policy, self._read_reference), self.model.config.get_text_config().vocab_size
+            with self.accelerator.autocast():
+                exact = measure_states(heads, self.states, mask.bool(), size, self.sampling)
+            kls |= {name: self._mean(values) for name, values in zip(("kl_exact", "kl_outside"), exact, strict=True)}
+            self.states = []
         self._log_means(**kls)
         if "kl_exact" in kls:
             self.controller.update(kls["kl_exact"], len(mask) * self.accelerator.num_processes)
+
+    def _read_policy(self, states: torch.Tensor) -> torch.Tensor:
+        return read_out(self.accelerator.unwrap_model(self.model), states)
+
+    def _read_reference(self, states: torch.Tensor) -> torch.Tensor:
+        """As in TRL: of an adapter, the base, or the adapter that training began with."""
+        if self.ref_model is not None:
+            return read_out(self.accelerator.unwrap_model(self.ref_model), states)
+        policy = self.accelerator.unwrap_model(self.model)
+        with use_adapter(policy, adapter_name="ref" if "ref" in policy.peft_config else None):
+            return read_out(policy, states)
 
     def _prepare_inputs(self, generation_batch: Any) -> Batch:
         """Each epoch over a rollout sees other minibatches."""
