@@ -78,7 +78,7 @@ def write_study(study: Study) -> tuple[Path, str]:
         place = next((i for i, block in enumerate(blocks) if block == HEADING), len(blocks))
         blocks[place:place] = [*(describe_alone(alone) if alone else []), *claims]
         for name, of in apart:
-            blocks += [Heading(f"Apart from these: {name}"), *tabulate_study(of)]
+            blocks += [Heading(f"Compared by themselves: {name}"), *tabulate_study(of)]
             if of.runs[0].trains_scorer:
                 best = max(of.runs, key=lambda run: len(done.get(labels[run.path], ())))
                 blocks += [Text(f"Of {labels[best.path]}, {best.path.name}:"), *describe_preferences(best)]
@@ -121,7 +121,8 @@ def _answer_apart(name: str, of: Comparison) -> list[Callout]:
     remarks = [block for block in told if block.kind != "warning"]
     chosen = [block for block in remarks if block.title == f"Against {of.named}."] or remarks[:1]
     chosen += [block for block in told if block.title == "Health." and block.kind == "warning"]
-    return [block._replace(title=f"Apart, {name}: {block.title[0].lower()}{block.title[1:]}") for block in chosen]
+    titles = [f"By themselves, {name}: {block.title[0].lower()}{block.title[1:]}" for block in chosen]
+    return [block._replace(title=title) for block, title in zip(chosen, titles, strict=True)]
 
 
 def _take_table(blocks: Sequence[Block]) -> Sequence[Block]:
