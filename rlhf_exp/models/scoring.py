@@ -53,16 +53,29 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
         model.train(training)
 
 
-@contextmanager
-def reading_states(model: Model) -> Iterator[list[torch.Tensor]]:
-    """The last hidden states of each forward pass inside, (batch, time, size), which TRL's fused language modelling
-    head does not return."""
-    seen: list[torch.Tensor] = []
-    handle = find_backbone(model).register_forward_hook(lambda module, args, out: seen.append(out.last_hidden_state))
-    try:
-        yield seen
-    finally:
-        handle.remove()
+class StateReader:
+    """Reads a model's last hidden states, which TRL's fused language modelling head does not return. Its hook is there
+    from the beginning, since `torch.compile` sees no later one.
+
+    with reader.reading() as seen:   # then seen has those of each forward pass inside, (batch, time, size)
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._seen: list[torch.Tensor] | None = None
+        find_backbone(model).register_forward_hook(self._read)
+
+    @contextmanager
+    def reading(self) -> Iterator[list[torch.Tensor]]:
+        seen: list[torch.Tensor] = []
+        self._seen = seen
+        try:
+            yield seen
+        finally:
+            self._seen = None
+
+    def _read(self, module: nn.Module, args: tuple, output: Any) -> None:
+        if self._seen is not None:
+            self._seen.append(output.last_hidden_state)
 
 
 @dataclass

@@ -16,7 +16,7 @@ from torch import nn
 from trl.trainer.utils import disable_dropout_in_model
 
 from rlhf_exp import processes
-from rlhf_exp.models.scoring import find_backbone, reading_states
+from rlhf_exp.models.scoring import StateReader, find_backbone
 from rlhf_exp.trainers.ppo.advantages import KLController
 from rlhf_exp.trainers.ppo.critic import SeparateCritic, SharedCritic
 from rlhf_exp.trainers.rollouts import Batch, Rollouts
@@ -36,6 +36,8 @@ class ActorCritic(Rollouts):
     def __init__(self, model: str, args: Any, **kwargs: Any) -> None:
         super().__init__(model=model, args=args, **kwargs)
         self.controller = KLController(args.init_kl_coef, args.target_kl, args.kl_horizon)
+        models = [model for model in (self.model, self.ref_model) if model is not None]
+        self._readers = [StateReader(self.accelerator.unwrap_model(model)) for model in models]
         self.critic = self._build_critic(model)
         self.model.add_module(CRITIC, self.critic)
 
@@ -68,10 +70,11 @@ class ActorCritic(Rollouts):
     def score_chunk(self, model: nn.Module, *args: Any, **kwargs: Any) -> Figures:
         """The parent's, the values of a shared critic, which reads the hidden states of every pass of the policy, and
         the hidden states where they are kept."""
-        values_of = self.critic if model is not self.ref_model and isinstance(self.critic, SharedCritic) else None
+        is_policy = model is not self.ref_model
+        values_of = self.critic if is_policy and isinstance(self.critic, SharedCritic) else None
         if not (values_of or self.keeps_states):
             return super().score_chunk(model, *args, **kwargs)
-        with reading_states(self.accelerator.unwrap_model(model)) as seen:
+        with self._readers[0 if is_policy else 1].reading() as seen:
             found = super().score_chunk(model, *args, **kwargs)
         states = torch.cat(seen)[:, -found[0].shape[1] - 1 : -1]
         values = (values_of(states.detach() if self._is_warming_up() else states),) if values_of else ()

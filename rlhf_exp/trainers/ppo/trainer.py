@@ -126,15 +126,15 @@ class PPOTrainer(ActorCritic, GRPOTrainer):
             self.controller.update(kls["kl_exact"], len(mask) * self.accelerator.num_processes)
 
     def _read_policy(self, states: torch.Tensor) -> torch.Tensor:
-        return read_out(self.accelerator.unwrap_model(self.model), states)
+        return read_out(self.accelerator.unwrap_model(self.model, keep_torch_compile=False), states)
 
     def _read_reference(self, states: torch.Tensor) -> torch.Tensor:
         """As in TRL: of an adapter, the base, or the adapter that training began with."""
         if self.ref_model is not None:
-            return read_out(self.accelerator.unwrap_model(self.ref_model), states)
-        policy = self.accelerator.unwrap_model(self.model)
+            return read_out(self.accelerator.unwrap_model(self.ref_model, keep_torch_compile=False), states)
+        policy = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
         with use_adapter(policy, adapter_name="ref" if "ref" in policy.peft_config else None):
-            return read_out(policy, states)
+            return self._read_policy(states)
 
     def _prepare_inputs(self, generation_batch: Any) -> Batch:
         """Each epoch over a rollout sees other minibatches."""
