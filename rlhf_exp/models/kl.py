@@ -10,11 +10,12 @@ et al. 2025, arXiv:2504.10637).
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from rlhf_exp.models.generation import Sampling, build_warpers
-from rlhf_exp.models.scoring import Row, map_batches, split_rows
+from rlhf_exp.models.scoring import BATCH_ELEMENTS, Row, map_batches, split_rows
 
 CHUNK_VALUES = 2**22
 """Positions times vocabulary that are compared at once: about ten arrays of this size are in memory, in addition to the
@@ -51,14 +52,11 @@ def measure_completions(
 
     `together`: all processes have the same rows, and each measures whole batches of them.
     """
-    n = max(1, CHUNK_VALUES // vocabulary_size)
 
     def compare(batch: list[int]) -> Iterator[CompletionKL]:
         picked = [rows[i] for i in batch]
         for sides in zip(policy(picked), reference(picked), strict=True):
-            chunks = zip(*(logits.split(n) for logits in sides), strict=True)
-            columns = zip(*(_compare(own, other, sampling) for own, other in chunks), strict=True)
-            kl, sampled, outside = map(torch.cat, columns)
+            kl, sampled, outside = _in_chunks(partial(_compare, sampling=sampling), *sides)
             yield CompletionKL(kl.sum().item(), sampled.sum().item(), outside.mean().item())
 
     return map_batches(compare, list(split_rows(rows, vocabulary_size)), together=together)
@@ -115,11 +113,13 @@ def measure_states(
             log-probabilities; the last hidden states are those before each token, (batch, time, size).
         mask: (batch, time) bool, the completions' tokens.
     """
-    n = max(1, CHUNK_VALUES // vocabulary_size)
-    chunks = zip(*(values[mask].split(n) for values in states), strict=True)
-    (policy, reference), found = heads, []
-    for own, its in chunks:
-        found.append(compare_sampled(_normalise(policy(own)), _normalise(reference(its)), sampling))
+
+    def compare(logits: torch.Tensor, reference_logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return compare_sampled(_normalise(logits), _normalise(reference_logits), sampling)
+
+    (policy, reference), n = heads, max(1, BATCH_ELEMENTS // vocabulary_size)
+    batches = zip(*(values[mask].split(n) for values in states), strict=True)
+    found = [_in_chunks(compare, policy(own), reference(its)) for own, its in batches]
     kl, outside = (torch.zeros_like(mask, dtype=torch.float32).masked_scatter(mask, torch.cat(values))
                    for values in zip(*found, strict=True))  # fmt: skip
     return kl.sum(1), outside.sum(1) / mask.sum(1)
@@ -156,6 +156,13 @@ def compare_sampled(
     # As in token_kl, no term is negative: with s = q / p, p (s - 1 - log s) over S, plus the part of q outside S.
     inside = drawn.exp() * (torch.expm1(log_ratio) - log_ratio)
     return inside.sum(-1) + given.exp().masked_fill(own, 0.0).sum(-1), drawn.exp().masked_fill(its, 0.0).sum(-1)
+
+
+def _in_chunks(compare: Callable[..., tuple[torch.Tensor, ...]], *sides: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What `compare` returns for logits of policy and reference, (tokens, vocabulary) each, a few tokens at once."""
+    n = max(1, CHUNK_VALUES // sides[0].shape[1])
+    columns = zip(*(compare(*chunk) for chunk in zip(*(logits.split(n) for logits in sides), strict=True)), strict=True)
+    return tuple(map(torch.cat, columns))
 
 
 def _measure_chosen(ids: torch.Tensor, *sides: torch.Tensor) -> dict[str, torch.Tensor]:

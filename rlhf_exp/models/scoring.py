@@ -90,12 +90,15 @@ def read_out(model: Model, states: torch.Tensor) -> torch.Tensor:
     """The model's logits (tokens, vocabulary) of last hidden states (tokens, size): by its own forward, within which
     the backbone returns these instead of computing them, since heads differ in what they do besides a product."""
     backbone = find_backbone(model)
+    own = backbone.__dict__.get("forward")  # one that accelerate's hooks have put before the class's
     backbone.forward = lambda *args, **kwargs: _States(last_hidden_state=states[None])
     try:
         ids = torch.zeros(1, len(states), dtype=torch.long, device=states.device)
         return model(input_ids=ids, use_cache=False).logits[0]
     finally:
         del backbone.forward
+        if own is not None:
+            backbone.forward = own
 
 
 def find_backbone(model: Model) -> Any:

@@ -320,11 +320,10 @@ def _tell_starts(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     main = _find_ranked(tests)
     if main and main.starts:
         is_ok = any(start.verdict > 0 for start in main.starts)
-        gain, points = columns.GAINS.get(main.column.name), " points" if main.column.kind is SHARES else ""
+        gain = columns.GAINS.get(main.column.name)
         single = {label: groups[label][0] for label in main.untested if len(groups[label]) == 1}
-        alone = ", ".join(
-            f"{label} ({gain.cell(run)}{points})" for label, run in single.items() if gain and gain.read(run)
-        )
+        gains = {label: gain.read(run) for label, run in single.items()} if gain else {}
+        alone = ", ".join(f"{label} ({_write(main, found)})" for label, found in gains.items() if found)
         told = begin(_close([_tell(main, main.starts)])) + (f" Of one seed, and not tested: {alone}." if alone else "")
         yield Callout("ok" if is_ok else "info", "Against the start model.", told)
 

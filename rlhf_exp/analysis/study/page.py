@@ -121,8 +121,9 @@ def _answer_apart(name: str, of: Comparison) -> list[Callout]:
     remarks = [block for block in told if block.kind != "warning"]
     chosen = [block for block in remarks if block.title == f"Against {of.named}."] or remarks[:1]
     chosen += [block for block in told if block.title == "Health." and block.kind == "warning"]
-    titles = [f"By themselves, {name}: {block.title[0].lower()}{block.title[1:]}" for block in chosen]
-    return [block._replace(title=title) for block, title in zip(chosen, titles, strict=True)]
+    return [
+        block._replace(title=f"By themselves, {name}: {block.title[0].lower()}{block.title[1:]}") for block in chosen
+    ]
 
 
 def _take_table(blocks: Sequence[Block]) -> Sequence[Block]:
