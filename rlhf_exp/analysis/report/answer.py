@@ -310,7 +310,7 @@ def _tell_keys(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
         f"{key.removeprefix('algo.args.')}: {effects[0].first} is {_tell(main, effects)}" for key, effects in found
     ]
     if parts:
-        starts = ", of gains, for starting accuracies differ" * by_gain
+        starts = ", of gains, for models or budgets differ" * by_gain
         parts.append(f"each is a mean over settings that differ in that key alone{starts}")
         yield Callout("info", "What mattered.", _close(parts))
 
