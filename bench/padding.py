@@ -2,6 +2,8 @@
 
     python bench/padding.py --repeats 5
     python bench/padding.py --only default --chunk-tokens 1024 2048 4096 8192
+    python bench/padding.py --only default --given model=smollm2_135m max_tokens=32 \
+      algo.args.per_device_train_batch_size=16
 
 `default` is the default step (the shipped model, Countdown, 96 tokens), `long` a small model with Qwen3's vocabulary
 (151,936) and eight completions, one of 1,024 tokens, the others 200 on average; together that is 303, and 325 in the
@@ -22,6 +24,7 @@ import tempfile
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -50,9 +53,11 @@ BLOCK = 2048
 Sides = dict[str, GRPOTrainer]
 
 
-def build_default(folder: Path) -> tuple[Sides, list[dict[str, Any]], Callable[[int], dict[str, Any]]]:
+def build_default(
+    folder: Path, given: list[str]
+) -> tuple[Sides, list[dict[str, Any]], Callable[[int], dict[str, Any]]]:
     """Both trainers of the default step, its rows, and rollouts by number: what the start model samples."""
-    cfg = compose_config(["device=cpu", f"output_dir={folder}", "algo.args.save_strategy=no"])
+    cfg = compose_config(["device=cpu", f"output_dir={folder}", "algo.args.save_strategy=no", *given])
     source = resolve_model(cfg, folder)
     tokenizer = load_tokenizer(source)
     task = load_task(cfg, tokenizer)
@@ -192,7 +197,11 @@ def compare(name: str, build: Any, options: Any) -> None:
                 found.setdefault(f"{kind}, with sampling", []).append(own)
         products.append(time_products(sides["trl"].model, rollout))
         lengths += [len(ids) for ids in rollout["completion_ids"]] if number >= 0 else []
-    print(f"{name}: {len(rows)} completions a step, mean {statistics.mean(lengths):.0f}, longest {max(lengths)} tokens")
+    prompts = sides["trl"]._tokenize_prompts([row["prompt"] for row in rows])[0]
+    print(
+        f"{name}: {len(rows)} completions a step, mean {statistics.mean(lengths):.0f}, longest {max(lengths)} tokens,"
+        f" prompts of {statistics.mean(map(len, prompts)):.0f}"
+    )
     for kind, taken in found.items():
         base = found["trl, with sampling" if "sampling" in kind else "trl"]
         times, memory = ([ours[i] / trls[i] for ours, trls in zip(taken, base, strict=True)] for i in (0, 1))
@@ -212,10 +221,11 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", choices=["default", "long"])
+    parser.add_argument("--given", nargs="*", default=[], help="overrides of the default step")
     parser.add_argument("--chunk-tokens", type=int, nargs="*", default=[trimmed.CHUNK_TOKENS])
     options = parser.parse_args()
     logging.set_verbosity_error()
-    for name, build in (("default", build_default), ("long", build_long)):
+    for name, build in (("default", partial(build_default, given=options.given)), ("long", build_long)):
         if options.only in (None, name):
             compare(name, build, options)
 

@@ -38,8 +38,9 @@ class ComputeMeter(TrainerCallback):
     reference_passes, critic_passes: whole sequences through a separate reference or the teacher, or a critic. A
         reference that is the policy without its adapter counts in score_passes; a critic that reads the policy's hidden
         states has no passes.
-    completions, decode_passes: sequences that sampling began, and passes of one row for one token while sampling. Both
-        stay 0 with vLLM, which samples with its own copy of the policy.
+    completions: of the rollouts.
+    decode_passes: passes of one row for one token while sampling, without those that read the prompts, once for several
+        completions. 0 with vLLM, which samples with its own copy of the policy.
     step_seconds: time inside optimizer steps, with sampling and rewards; without logging, probe and checkpoints.
     """
 
@@ -115,15 +116,15 @@ class ComputeMeter(TrainerCallback):
 
     def count_rollout(self, prompt_ids: list[list[int]], completion_ids: list[list[int]]) -> None:
         """Count the token ids of a rollout."""
+        self._add("completions", len(completion_ids))
         self._add("prompt_tokens", sum(map(len, prompt_ids)))
         self._add("completion_tokens", sum(map(len, completion_ids)))
 
     def _count_policy(self, kwargs: Mapping[str, Any]) -> None:
         ids, mask = kwargs["input_ids"], kwargs.get("attention_mask")
         cache = next((kwargs[name] for name in CACHE_NAMES if kwargs.get(name) is not None), None)
-        if cache is not None:
-            self._add("decode_passes", len(ids))
-            self._add("completions", len(ids) if cache.get_seq_length() == 0 else 0)
+        if cache is not None and kwargs.get("labels") is None:  # completions that continue from a prompt have labels
+            self._add("decode_passes", len(ids) if cache.get_seq_length() > 0 else 0)
         elif torch.is_grad_enabled():
             self._count_pass("train_passes", kwargs)
             self._add("trained_tokens", ids.numel() if mask is None else int(mask.sum()))

@@ -167,7 +167,8 @@ def sample_completions(
     """
     if isinstance(model, ModelSource):
         return sample_by_vllm(model, prompt_ids, keys, sampling, eos_ids)
-    inputs = pad(prompt_ids, pad_id, model.device, left=True)
+    rows = prompt_ids if method == "trl" else [*map(list, dict.fromkeys(map(tuple, prompt_ids)))]
+    inputs = pad(rows, pad_id, model.device, left=True)
     warp, uniforms = build_warpers(sampling), None
     if sampling.temperature > 0:
         uniforms = draw_uniforms(keys, sampling.max_new_tokens).to(model.device)
@@ -184,7 +185,8 @@ def sample_completions(
         )
         drawn = output[:, inputs["input_ids"].shape[1] :]
     else:
-        drawn = _decode_unended(model, inputs, warp, uniforms, sampling, eos_ids, logps)
+        prompt_of = torch.tensor([rows.index(ids) for ids in prompt_ids], device=model.device)
+        drawn = _decode_unended(model, inputs, prompt_of, warp, uniforms, sampling, eos_ids, logps)
     return [_cut_at_eos(row, eos_ids) for row in drawn.tolist()]
 
 
@@ -238,15 +240,16 @@ def build_warpers(sampling: Sampling) -> LogitsProcessorList:
 
 
 def _decode_unended(
-    model: Model, inputs: dict[str, torch.Tensor], warp: LogitsProcessorList, uniforms: torch.Tensor | None,
-    sampling: Sampling, eos_ids: list[int], logps: torch.Tensor | None,
+    model: Model, inputs: dict[str, torch.Tensor], prompt_of: torch.Tensor, warp: LogitsProcessorList,
+    uniforms: torch.Tensor | None, sampling: Sampling, eos_ids: list[int], logps: torch.Tensor | None,
 ) -> torch.Tensor:  # fmt: skip
-    """Decode a left-padded batch (batch, prompt), dropping each row at its end-of-sequence token; greedily without
-    `uniforms`, (batch, max_new_tokens). Returns the tokens, (batch, max_new_tokens), with zeros after a row's end."""
+    """Decode completions (batch) of left-padded different prompts, each of which is computed once; a row is dropped at
+    its end-of-sequence token; greedily without `uniforms`, (batch, max_new_tokens). Returns the tokens, (batch,
+    max_new_tokens), with zeros after a row's end."""
     ids, mask = inputs["input_ids"], inputs["attention_mask"]
     stop = torch.tensor(eos_ids, device=ids.device)
-    drawn = ids.new_zeros(len(ids), sampling.max_new_tokens)
-    alive = torch.arange(len(ids), device=ids.device)
+    drawn = ids.new_zeros(len(prompt_of), sampling.max_new_tokens)
+    alive = torch.arange(len(prompt_of), device=ids.device)
     padded = not bool(mask.all())  # without padding the causal mask suffices, and is faster
     positions = (mask.cumsum(1) - 1).clamp(min=0)
     cache = DynamicCache(config=model.config)
@@ -256,6 +259,9 @@ def _decode_unended(
             input_ids=tokens, attention_mask=mask if padded else None, position_ids=positions, use_cache=True,
             logits_to_keep=1, **{CACHE: cache},
         ).logits[:, -1]  # fmt: skip
+        if step == 0 and len(prompt_of) > len(ids):
+            cache.batch_select_indices(prompt_of)
+            ids, mask, positions, logits = (one[prompt_of] for one in (ids, mask, positions, logits))
         if uniforms is None and not logits.isfinite().all():  # argmax would treat NaN as the largest value
             raise NonFiniteLoss(NOT_FINITE)
         if sampling.processors:

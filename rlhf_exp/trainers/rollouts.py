@@ -31,7 +31,6 @@ Of a loss, over the completion tokens of all ranks:
 What this relies on in TRL is held by tests/test_trl_seam.py, test_row_random.py and test_trimmed.py.
 """
 
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -43,8 +42,9 @@ from rlhf_exp import processes
 from rlhf_exp.forms import Row
 from rlhf_exp.models.generation import sample_rollout
 from rlhf_exp.models.row_random import Key, give_row_random
+from rlhf_exp.models.scoring import find_backbone
 from rlhf_exp.trainers.resuming import Progress, Resumable
-from rlhf_exp.trainers.trimmed import Figures, choose_rows, score_trimmed
+from rlhf_exp.trainers.trimmed import Figures, can_continue, choose_rows, score_trimmed
 
 Batch = dict[str, Any]
 """What TRL keeps of a rollout: tensors of (batch, time) and of (batch,) by their names, and counts."""
@@ -160,7 +160,19 @@ class Rollouts(Resumable):
         if is_more_than_text or compute_aux_loss or self.pad_to_multiple_of is not None:
             return self.score_chunk(model, *batch, batch_size=batch_size, **wanted, **others)
         rows = choose_rows(input_ids.device, self.max_completion_length, batch_size)
-        return score_trimmed(partial(self.score_chunk, model, **wanted), *batch, rows)
+
+        def score(model: nn.Module, *chunk: Any) -> Figures:
+            return self.score_chunk(model, *chunk, **wanted)
+
+        with self.accelerator.autocast():
+            return score_trimmed(score, model, *batch, rows, self._find_shared(model))
+
+    def _find_shared(self, model: nn.Module) -> Any:
+        """The backbone that computes the prompt of a group of completions once; None where each computes its own."""
+        if self.num_generations == 1 or self.is_fsdp_enabled or self.args.torch_compile:
+            return None
+        whole = self.accelerator.unwrap_model(model)
+        return find_backbone(whole) if can_continue(whole) else None
 
     # The loss
 

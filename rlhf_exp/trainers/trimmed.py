@@ -1,21 +1,35 @@
-"""Scores rows without work on their padding, for TRL's trainers that sample (rollouts.py).
+"""Scores rows without work that is not needed, for TRL's trainers that sample (rollouts.py).
 
-    logps, entropies = score_trimmed(score, input_ids, attention_mask, width, choose_rows(device, budget, None))
+    logps, entropies = score_trimmed(score, model, ids, mask, width, choose_rows(device, budget, None))
 
 TRL pads every row of a rollout to the rollout's longest prompt and completion, and computes all of it, in scoring
-(policy and reference) and in training. Here the rows are sorted by length and scored in chunks, each padded to its own
-longest row; the figures of the completions' tokens are then put back where TRL expects them. They are TRL's but for
-the rounding of sums in another order. tests/trainers/test_trimmed.py checks this, and what it relies on in TRL.
+(policy and reference) and in training, and a prompt again for each of its completions. Here the rows are scored in
+chunks of similar rows, each padded to its own longest one. Where several completions have the same prompt
+(`can_continue`), its keys and values are computed once for those in a chunk, as in decoding, and the completions
+continue from them; the gradient goes the same way back. The figures of the completions' tokens are then put back where
+TRL expects them. They are TRL's but for the rounding of sums in another order. tests/trainers/test_trimmed.py checks
+this, and what it relies on in TRL.
 """
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import nn
+from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
+
+from rlhf_exp.models.generation import CACHE
+from rlhf_exp.models.patches import count_positions
+from rlhf_exp.models.scoring import Model
 
 Figures = tuple[Any, ...]
 """A tensor of each completion position, (rows, time) or (rows, time, size); None for one that is not computed."""
+
+Score = Callable[..., Figures]
+"""Of a model, ids, mask and n: the figures of the last n columns, (rows, n) or None each."""
 
 CHUNK_TOKENS = 1024
 """Rows in a chunk times the completion budget in tokens. Small chunks have less padding and need less memory, but call
@@ -33,28 +47,43 @@ def choose_rows(device: torch.device, budget: int, most: int | None) -> int:
     return min(rows, most or rows)
 
 
+def can_continue(model: Model) -> bool:
+    """Whether a model can go on from keys and values with a gradient: with attention over all earlier tokens in every
+    layer, and without activation checkpointing."""
+    takes = inspect.signature(model.forward).parameters
+    return (
+        {CACHE, "position_ids"} <= takes.keys()
+        and not model.is_activation_checkpointing
+        and model.config._attn_implementation in ("sdpa", "eager")  # others were not tried
+        and all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
+    )
+
+
 def score_trimmed(
-    score: Callable[..., Figures], ids: torch.Tensor, mask: torch.Tensor, width: int, chunk_rows: int
-) -> Figures:
+    score: Score, model: nn.Module, ids: torch.Tensor, mask: torch.Tensor, width: int, chunk_rows: int,
+    backbone: nn.Module | None = None,
+) -> Figures:  # fmt: skip
     """Figures of the last `width` columns, by `score` of trimmed chunks.
 
     Args:
-        score: of ids, mask and n, called once per chunk, for the figures of the last n columns: (rows, n) or None each.
         ids, mask: (batch, time) token ids and attention mask. Rows may be padded on both sides.
         chunk_rows: the most rows in a chunk; chunks differ by one row at most.
+        backbone: of the model, to compute each prompt once a chunk.
 
     Returns:
-        What `score` does, (batch, width), 0 at padding. Without padding, and with one chunk, it is score(ids, mask,
-        width), bit for bit.
+        What `score` does, (batch, width), 0 at padding. Without padding and `backbone`, and with one chunk, it is
+        score(model, ids, mask, width), bit for bit.
     """
     columns = torch.arange(mask.shape[1], device=mask.device)
     in_completion = mask.bool() & (columns >= mask.shape[1] - width)
-    by_length = mask.sum(1).argsort(descending=True, stable=True)  # the most memory is needed first
-    chunks = [rows.sort().values for rows in by_length.tensor_split(math.ceil(len(mask) / chunk_rows))]
+    in_prompt = mask.bool() & ~in_completion
+    chunks = _split_rows(ids, in_prompt, in_completion, math.ceil(len(mask) / chunk_rows), backbone is not None)
     parts = []
     for rows in chunks:
-        short_ids, short_mask, is_scored = _trim_rows(ids[rows], mask[rows], in_completion[rows])
-        found = score(short_ids, short_mask, is_scored.shape[1])
+        short = ids[rows], mask[rows], in_completion[rows]
+        found, is_scored = (
+            _score_whole(score, model, *short) if backbone is None else _score_continued(score, model, backbone, *short)
+        )
         parts.append([None if figure is None else figure[is_scored] for figure in found])
     order = torch.cat(chunks)
     places = in_completion[order, -width:]
@@ -69,15 +98,69 @@ def score_trimmed(
     return tuple(scatter(values) for values in zip(*parts, strict=True))
 
 
-def _trim_rows(
-    ids: torch.Tensor, mask: torch.Tensor, in_completion: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The tokens of each row moved to the right end, over as many columns as the longest row has: ids and mask, both
-    (rows, columns); and where the completions' tokens are, (rows, most completion tokens)."""
-    lengths = mask.sum(1)
+def _split_rows(
+    ids: torch.Tensor, in_prompt: torch.Tensor, in_completion: torch.Tensor, count: int, by_prompt: bool
+) -> list[torch.Tensor]:
+    """The rows of each of `count` chunks: of similar length, or of the same prompts if those have fewer tokens to
+    compute, with their padding."""
+    order = (in_prompt | in_completion).sum(1).argsort(descending=True, stable=True)  # the most memory is needed first
+    orders = [order]
+    if by_prompt:
+        prompt_of = torch.where(in_prompt, ids + 1, 0).unique(dim=0, return_inverse=True)[1]
+        orders.append(order[prompt_of[order].argsort(stable=True)])
+
+    def count_tokens(chunks: list[torch.Tensor]) -> int:
+        return sum(
+            len(prompt_of[rows].unique()) * int(in_prompt[rows].sum(1).max())
+            + len(rows) * int(in_completion[rows].sum(1).max())
+            for rows in chunks
+        )
+
+    cuts = [[rows.sort().values for rows in order.tensor_split(count)] for order in orders]
+    return min(cuts, key=count_tokens) if by_prompt else cuts[0]
+
+
+def _score_whole(
+    score: Score, model: nn.Module, ids: torch.Tensor, mask: torch.Tensor, in_completion: torch.Tensor
+) -> tuple[Figures, torch.Tensor]:
+    """The figures of a chunk's rows, and which of them are of a completion's token, both (rows, n)."""
     kept = max(1, int(in_completion.sum(1).max()))
-    columns = max(int(lengths.max()), kept + 1)  # the first scored token needs one before it
-    is_real = torch.arange(columns, device=ids.device) >= columns - lengths[:, None]
-    moved = [torch.zeros_like(is_real, dtype=one.dtype).masked_scatter(is_real, one[mask.bool()]) for one in
-             (ids, mask, in_completion)]  # fmt: skip
-    return moved[0], moved[1], moved[2][:, -kept:]
+    columns = max(int(mask.sum(1).max()), kept + 1)  # the first scored token needs one before it
+    ids, mask, in_completion = _move(mask.bool(), columns, ids, mask, in_completion)
+    return score(model, ids, mask, kept), in_completion[:, -kept:]
+
+
+def _score_continued(
+    score: Score, model: nn.Module, backbone: Any, ids: torch.Tensor, mask: torch.Tensor, in_completion: torch.Tensor
+) -> tuple[Figures, torch.Tensor]:  # fmt: skip
+    """The same, of completions that continue from their prompts' keys and values. The prompts' last tokens stay with
+    the completions, whose first tokens they predict."""
+    in_prompt = mask.bool() & ~in_completion
+    longest = max(2, int(in_prompt.sum(1).max()))
+    (prompts,) = _move(in_prompt, longest, ids + 1)  # 0 is no token
+    prompts, prompt_of = prompts.unique(dim=0, return_inverse=True)
+    known = (prompts[:, :-1] > 0).to(mask.dtype)
+    attended = known.clone()
+    attended[:, -1] = 1  # also of a prompt of one token, before which nothing is: attention to nothing is not a number
+    cache = DynamicCache(config=backbone.config)
+    backbone(
+        input_ids=(prompts[:, :-1] - 1).clamp(min=0), attention_mask=attended,
+        position_ids=count_positions(attended, longest - 1), use_cache=True, **{CACHE: cache},
+    )  # fmt: skip
+    cache.batch_select_indices(prompt_of)
+    known, kept = known[prompt_of], max(1, int(in_completion.sum(1).max()))
+    ids, own = (one.flip(1) for one in _move(in_completion.flip(1), kept, ids.flip(1), in_completion.flip(1)))
+
+    def continued(attention_mask: torch.Tensor, **inputs: Any) -> Any:
+        attended = torch.cat([known, attention_mask], dim=1)
+        positions = count_positions(attended, kept + 1)
+        return model(attention_mask=attended, position_ids=positions, **{CACHE: cache}, **inputs)
+
+    ids = torch.cat([prompts[prompt_of, -1:] - 1, ids], dim=1)
+    return score(continued, ids, torch.cat([own.new_ones(len(own), 1), own], dim=1).to(mask.dtype), kept), own
+
+
+def _move(kept: torch.Tensor, columns: int, *each: torch.Tensor) -> list[torch.Tensor]:
+    """Those values of each row that are kept, (batch, time), moved to the right end of (batch, columns); else 0."""
+    is_kept = torch.arange(columns, device=kept.device) >= columns - kept.sum(1, keepdim=True)
+    return [torch.zeros_like(is_kept, dtype=one.dtype).masked_scatter(is_kept, one[kept]) for one in each]

@@ -1,4 +1,5 @@
-"""Passes without padding against TRL's own pass on the same batch: figures, gradients, metrics, whole steps."""
+"""Passes without padding, and of shared prompts, against TRL's own pass on the same batch: figures, gradients,
+metrics, whole steps."""
 
 from functools import partial
 
@@ -53,6 +54,8 @@ def make_batch(vocabulary):
     generator = torch.Generator().manual_seed(1)
     draw = partial(torch.randn, len(LENGTHS), BUDGET, generator=generator)
     rows = draw_rows(LENGTHS, vocabulary, generator)
+    first_of = [[p for p, _ in LENGTHS].index(prompt) for prompt, _ in LENGTHS]
+    rows["prompt_ids"] = rows["prompt_ids"][first_of]  # prompts of the same length are the same
     figures = {"advantages": draw()[:, 0], "ref_per_token_logps": -3.0 + 0.1 * draw()}
     return rows | figures | {"num_items_in_batch": rows["completion_mask"].sum()}
 
@@ -96,6 +99,19 @@ def test_a_loss_its_gradient_and_its_metrics_are_those_of_trls_pass(make, monkey
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-4, abs=1e-5)
     compare_gradients(found[0][1], found[1][1])
     assert found[0][2] == pytest.approx(found[1][2], rel=1e-4, abs=1e-5, nan_ok=True)
+
+
+def test_a_prompt_is_computed_once_for_its_completions_in_a_chunk(make):
+    trainer = make("grpo", "tiny_gpt2", "loss_type=dr_grpo")
+    batch, sizes = make_batch(50), []
+    trainer.model.base_model.register_forward_hook(
+        lambda model, args, kwargs, output: sizes.append(kwargs["input_ids"].shape), with_kwargs=True
+    )
+    trainer._compute_loss(trainer.model, batch)
+    prompts, completions = sizes[::2], sizes[1::2]
+    assert sum(rows for rows, _ in completions) == len(LENGTHS)
+    assert sum(rows for rows, _ in prompts) < len(LENGTHS)
+    assert max(width for _, width in prompts) < max(prompt for prompt, _ in LENGTHS)
 
 
 def test_a_batch_without_any_token_to_learn_from_has_a_gradient_of_0(make):

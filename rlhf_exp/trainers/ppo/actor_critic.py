@@ -100,7 +100,7 @@ class ActorCritic(Rollouts):
         joined = _join(batch)
         rows = choose_rows(joined[0].device, self.max_completion_length, self.args.per_device_train_batch_size)
         with self.accelerator.autocast():
-            return score_trimmed(lambda ids, mask, n: (self.critic(ids, mask)[:, -n - 1 : -1],), *joined, rows)[0]
+            return score_trimmed(_value_chunk, self.critic, *joined, rows)[0]
 
     # The optimizer
 
@@ -158,6 +158,10 @@ class ActorCritic(Rollouts):
                 super()._load_from_checkpoint(resume_from_checkpoint, model)
             load_model(self.critic, str(folder / "model.safetensors"))
         self.controller.coef = json.loads((folder / "kl_controller.json").read_text(encoding="utf-8"))["coef"]
+
+
+def _value_chunk(critic: nn.Module, ids: torch.Tensor, mask: torch.Tensor, width: int) -> Figures:
+    return (critic(ids, mask)[:, -width - 1 : -1],)
 
 
 def _join(batch: Batch) -> tuple[torch.Tensor, torch.Tensor, int]:
