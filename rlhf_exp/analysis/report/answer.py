@@ -23,13 +23,25 @@ from rlhf_exp.analysis.report.columns import RANKING, REWARD, TESTED, TRAINED, C
 from rlhf_exp.analysis.report.effects import compare_keys
 from rlhf_exp.analysis.report.groups import MANY, Groups, find_varied, join_groups, list_ranked
 from rlhf_exp.analysis.report.page import NOTES, TEXTS, Block, Callout, Heading, Text, footnote
-from rlhf_exp.analysis.stats import DIFFERENCES, LEVEL, LEVELS, SHARES, START, Contrast, Interval, compare_settings
+from rlhf_exp.analysis.stats import (
+    DIFFERENCES,
+    LEVEL,
+    LEVELS,
+    SHARES,
+    START,
+    Contrast,
+    Interval,
+    compare_settings,
+    exact,
+)
 from rlhf_exp.analysis.stats.collapse import find_collapsed
 from rlhf_exp.analysis.stats.intervals import standard_error
 from rlhf_exp.runs.figures import begin, percent, write_name
 from rlhf_exp.runs.load import Run
 from rlhf_exp.runs.settings import flatten
 
+FAR = 10
+"""Differences of which only this many times as large ones as usual would show are told apart from the others."""
 FAR_BELOW = 10
 """A difference this many times below what was detectable is too small to matter, if neither more seeds nor more rows
 would detect it."""
@@ -44,14 +56,16 @@ CLOSE = 1.05
 TOO_SMALL = "too small to be found"
 WORDS = {1: "higher", 0: "no clear difference", -1: "lower"}
 SIDES = {1: "above", 0: "not clearly different from", -1: "below"}
+AGAINST_START = "Against the start model."
+LOST = "too few seeds to tell"
 
 
 class Answer(NamedTuple):
     """Remarks.
 
     Attributes:
-        main: what each varied key changes, what cannot be compared, which setting is the best, what the settings
-            gained, the best one's costs, and what is sick or else cannot be told.
+        main: what each varied key changes, what cannot be compared, which setting is the best and what the settings
+            gained (first, if none is clearly the best), its costs, and what is sick or else cannot be told.
         more: the answers to further questions.
     """
 
@@ -84,6 +98,12 @@ class Tests(NamedTuple):
     def gains(self) -> dict[str, Interval]:
         """Of each setting the difference to the start model, with the interval that decides."""
         return {start.first: start.interval for start in self.starts}
+
+    @property
+    def lost(self) -> list[Contrast]:
+        """Those without a verdict of which hardly any difference would have one, since so few seeds differ so much."""
+        usual = median(contrast.detectable for contrast in self.contrasts)
+        return [one for one in self.contrasts if not one.verdict and one.detectable > FAR * usual]
 
     def differs_from_all(self, label: str, others: int) -> bool:
         """Whether a setting differs from each of so many others."""
@@ -162,7 +182,8 @@ def describe_answer(groups: Groups, measured: Groups, tests: dict[str, Tests], a
     gains, further = (pairs, starts) if any(found.named for found in tests.values()) else (starts, pairs)
     is_ok = health.kind == "ok"
     last = [*(unclear if is_ok else ()), health]
-    return Answer([*keys, *_tell_limits(groups, measured), *best, *gains, *costs, *last],
+    first = [*best, *gains] if any(block.kind == "ok" for block in best) else [*gains, *best]
+    return Answer([*keys, *_tell_limits(groups, measured), *first, *costs, *last],
                   [*further, *others, *(() if is_ok else unclear)])  # fmt: skip
 
 
@@ -195,7 +216,7 @@ def describe_collapsed(groups: Groups) -> str:
     named = []
     for label, place in collapsed:
         run, figure = kept[label][place]
-        named.append(f"{label}, seed {run.info.seed}: {percent(figure)}")
+        named.append(f"{mark(label)}, seed {run.info.seed}: {percent(figure)}")
     return f" Far below the other seeds of their setting, and in its mean: {'; '.join(named)}." if named else ""
 
 
@@ -232,7 +253,7 @@ def _find_limits(runs: list[Run]) -> dict[str, list[str]]:
     return {key: values for key, values in found.items() if len(values) > 1}
 
 
-def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
+def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Callout]:
     """The highest setting, against the others, or those against the named one."""
     if not (ranked := list_ranked(join_groups(groups))):
         return
@@ -244,7 +265,7 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     level = column.write(means[best])
     if main is None or not main.contrasts:
         why = "whether it is better cannot be told: a test needs two seeds of a setting, and rows that all share"
-        yield Callout("info", "Highest.", f"{best}, with a {name} of {level}; {why}.")
+        yield Callout("info", "Highest.", f"{mark(best)}, with a {name} of {level}; {why}.")
         return
     of_best = [pair for pair in pairs if pair.first == best]
     seeds = len(groups[best])
@@ -257,15 +278,22 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     unsure = [label for label in levels if levels[label] > levels[best]]
     highest = "" if is_best or is_nearly else "The highest is "
     if unsure:
-        whys = {label: "not tested" if label in main.untested else "its seeds lie far apart" for label in unsure}
-        shown = ", ".join(f"{label} ({column.write(means[label])}; {whys[label]})" for label in unsure[:FEW])
+        shown = ", ".join(f"{mark(label)} ({_tell_unsure(groups[label], column)})" for label in unsure[:FEW])
         shown += f" and {len(unsure) - FEW} more" if len(unsure) > FEW else ""
         highest = f"{shown} {'is' if len(unsure) == 1 else 'are'} higher; of the others the highest is "
-    parts = [f"{highest}{best}{_tell_choice(groups, best)}, with a {name} of {level} ({where})"]
+    kl = mean_over_seeds(groups[best], columns.KL) if column is REWARD else None
+    drift = f" at a KL of {columns.KL.write(kl)} nats" if kl else ""
+    parts = [f"{highest}{mark(best)}{_tell_choice(groups, best)}, with a {name} of {level}{drift} ({where})"]
     parts += [f"it is {_tell(main, of_best)}"] if of_best else []
     title = "Best." if is_best and not unsure else "No setting is clearly the best."
     title = "Above all but one." if is_nearly and not unsure else title
     yield Callout("ok" if of_best and is_best else "info", title if of_best else "Highest.", _close(parts))
+
+
+def _tell_unsure(group: list[Run], column: Column) -> str:
+    """The seeds of a setting with a higher mean that was not tested, or whose seeds lie far apart."""
+    values = [column.write(exact(found["value"])) for run in group if (found := column.read(run))]
+    return f"{', '.join(values)} in its {len(values)} seeds" if len(values) > 1 else f"{values[0]}, one seed"
 
 
 def _find_first(groups: Groups, main: Tests | None) -> str:
@@ -292,9 +320,9 @@ def _tell_pairs(tests: dict[str, Tests]) -> Iterator[Block]:
     if main is None or not main.pairs:
         return
     if main.named:
-        yield Callout("info", f"Against {main.named}.", begin(_close([_tell(main, main.pairs)])))
+        yield Callout("info", f"Against {mark(main.named)}.", begin(_close([_tell(main, main.pairs)])))
     elif clear := [pair for pair in main.pairs if pair.verdict and pair.first != main.pairs[0].first]:
-        yield Callout("info", "The others.", _close([f"{pair.first} is {_tell(main, [pair])}" for pair in clear]))
+        yield Callout("info", "The others.", _close([f"{mark(pair.first)} is {_tell(main, [pair])}" for pair in clear]))
 
 
 def _tell_keys(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
@@ -307,7 +335,8 @@ def _tell_keys(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
     column = main.column._replace(model="gain") if by_gain else main.column
     found = sorted(compare_keys(groups, column).items(), key=lambda item: not any(one.verdict for one in item[1]))
     parts = [
-        f"{key.removeprefix('algo.args.')}: {effects[0].first} is {_tell(main, effects)}" for key, effects in found
+        f"{key.removeprefix('algo.args.')}: {mark(effects[0].first)} is {_tell(main, effects)}"
+        for key, effects in found
     ]
     if parts:
         starts = ", of gains, for models or budgets differ" * by_gain
@@ -323,9 +352,9 @@ def _tell_starts(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
         gain = columns.GAINS.get(main.column.name)
         single = {label: groups[label][0] for label in main.untested if len(groups[label]) == 1}
         gains = {label: gain.read(run) for label, run in single.items()} if gain else {}
-        alone = ", ".join(f"{label} ({_write(main, found)})" for label, found in gains.items() if found)
+        alone = ", ".join(f"{mark(label)} ({_write(main, found)})" for label, found in gains.items() if found)
         told = begin(_close([_tell(main, main.starts)])) + (f" Of one seed, and not tested: {alone}." if alone else "")
-        yield Callout("ok" if is_ok else "info", "Against the start model.", told)
+        yield Callout("ok" if is_ok else "info", AGAINST_START, told)
 
 
 def _tell_others(tests: dict[str, Tests], about: Collection[str]) -> Iterator[Block]:
@@ -340,7 +369,7 @@ def _tell_others(tests: dict[str, Tests], about: Collection[str]) -> Iterator[Bl
         if clear := [pair for pair in pairs if pair.verdict and name in about]:
             shown = clear[: FEW if len(clear) <= FEW else 1]
             more = f", and {len(clear) - 1} more differ" if len(clear) > FEW else ""
-            parts.append(f"{name}: {'' if found.named else f'{pairs[0].first} is '}{_tell(found, shown)}{more}")
+            parts.append(f"{name}: {'' if found.named else f'{mark(pairs[0].first)} is '}{_tell(found, shown)}{more}")
         elif pairs and name in about:
             unclear.append(name)
     hidden = len(parts) - MOST_FIGURES
@@ -359,10 +388,10 @@ def _tell_costs(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
         if (name := TEXTS["cost sentences"].get(column.name)) and len(means) > 1 and means.get(best):
             cheapest = min(means, key=means.__getitem__)
             ratio = means[best] / (means[cheapest] or means[best])
-            told = f"{ratio:.1f} times that of {cheapest}" if ratio >= CLOSE else "about the least"
+            told = f"{ratio:.1f} times that of {mark(cheapest)}" if ratio >= CLOSE else "about the least"
             parts.append(f"{column.write(means[best])} {name}, {told}")
     if parts:
-        yield Callout("info", "Cost.", f"A run of {best} takes {'; '.join(parts)}.")
+        yield Callout("info", "Cost.", f"A run of {mark(best)} takes {'; '.join(parts)}.")
 
 
 def _tell_health(groups: Groups, measured: Groups) -> Callout:
@@ -374,10 +403,10 @@ def _tell_health(groups: Groups, measured: Groups) -> Callout:
     for label in sick[:MANY]:
         names = [name for name, _ in Counter(chain.from_iterable(named[label])).most_common()]
         more = [f"{len(names) - FEW} more"] if len(names) > FEW else []
-        parts.append(f"{label} in {counts[label]} of {len(named[label])} ({', '.join(names[:FEW] + more)})")
+        parts.append(f"{mark(label)} in {counts[label]} of {len(named[label])} ({', '.join(names[:FEW] + more)})")
     parts += [f"{len(sick) - MANY} more settings"] if len(sick) > MANY else []
     clean = [label for label in counts if not counts[label]]
-    parts += [f"none in {', '.join(clean)}"] if sick and 0 < len(clean) <= MOST_FIGURES else []
+    parts += [f"none in {', '.join(map(mark, clean))}"] if sick and 0 < len(clean) <= MOST_FIGURES else []
     collapsed, runs, n = describe_collapsed(measured), sum(map(len, named.values())), sum(counts.values())
     told = f" {n} {'has' if n == 1 else 'have'} findings: {', '.join(parts)}" if parts else ": no check found anything"
     return Callout("warning" if parts or collapsed else "ok", "Health.", f"Of {runs} runs{told}.{collapsed}")
@@ -398,7 +427,7 @@ def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:
     if unclear := [contrast for contrast in (*main.pairs, *main.starts) if not contrast.verdict]:
         size = write_size(main.column, median(contrast.detectable for contrast in unclear))
         over = " (the median over pairs)" if len(unclear) > 1 else ""
-        plans = [(f"{one.first} against {one.second}", _write_needed(one)) for one in unclear]
+        plans = [(f"{mark(one.first)} against {mark(one.second)}", _write_needed(one)) for one in unclear]
         shown = [f"{needed} ({pair})" for pair, needed in plans if needed != TOO_SMALL][:FEW]
         takes = f"those observed would show with {', '.join(shown)}" if shown else f"those observed are {TOO_SMALL}"
         more = f"; {len(unclear) - len(shown)} not shown" if shown and len(unclear) > len(shown) else ""
@@ -406,7 +435,9 @@ def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:
             f"with these seeds and rows a difference in {name} shows from about {size} on{over}; {takes}{more}"
         )
     if main.untested:
-        parts.append(f"not tested, for one seed, or no figures of rows that all share: {', '.join(main.untested)}")
+        parts.append(
+            f"not tested, for one seed, or no figures of rows that all share: {', '.join(map(mark, main.untested))}"
+        )
     if parts:
         yield Callout("info", "Cannot be told.", begin(_close(parts)))
 
@@ -416,8 +447,9 @@ def _tell(tests: Tests, contrasts: Sequence[Contrast]) -> str:
     the start or the named one `above it: ppo (...); ...`. Of many the names alone, if all are alike their number."""
     to_one = contrasts[0].second in (START, tests.named)
     parts = []
+    lost = [contrast for contrast in contrasts if contrast in tests.lost]
     for verdict, side in SIDES.items():
-        alike = [contrast for contrast in contrasts if contrast.verdict == verdict]
+        alike = [contrast for contrast in contrasts if contrast.verdict == verdict and contrast not in lost]
         if len(alike) == len(contrasts) > MOST_SIZES:
             others = f"{side} {'all' if verdict else 'any of the'} {len(alike)} others"
             return f"{side} it: all {len(alike)} settings" if to_one else others
@@ -425,9 +457,15 @@ def _tell(tests: Tests, contrasts: Sequence[Contrast]) -> str:
         listed = []
         for contrast in alike:
             label = contrast.first if to_one else contrast.second
-            listed.append(f"{label} ({_write(tests, contrast.interval)})" if is_short else label)
+            listed.append(f"{mark(label)} ({_write(tests, contrast.interval)})" if is_short else mark(label))
         parts += [f"{side}{' it:' if to_one else ''} {', '.join(listed)}"] if listed else []
-    return "; ".join(parts)
+    names = [mark(contrast.first if to_one else contrast.second) for contrast in lost]
+    return "; ".join([*parts, f"{LOST}: {', '.join(names)}"] if names else parts)
+
+
+def mark(label: str) -> str:
+    """The name of a setting as pages show names, so that no word of a sentence is mistaken for one."""
+    return f"`{label}`"
 
 
 def _write(tests: Tests, difference: Interval) -> str:

@@ -100,7 +100,7 @@ def mean_over_seeds(group: list[Run], column: Column) -> Interval | None:
     else:
         rows = stack(runs, column.model, column.rows) if column.rows else None
         found = exact(sum(values) / len(values)) if rows is None else crossed_interval(rows, column.kind)
-    if column.kind in (None, SIZES) and found["low"] is not None:  # costs and KLs are never below 0
+    if (column.kind in (None, SIZES) or column is TOKENS) and found["low"] is not None:  # never below 0
         found = as_interval(found["value"], max(found["low"], 0.0), found["high"])
     return found
 

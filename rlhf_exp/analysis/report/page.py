@@ -79,7 +79,7 @@ class Code(NamedTuple):
 
 
 class Callout(NamedTuple):
-    """A remark with its weight: ok, info, warning or error."""
+    """A remark with its weight: ok, info, warning or error. Between backticks there are names."""
 
     kind: str
     title: str
@@ -176,6 +176,7 @@ def to_html(blocks: Sequence[Block], pictures: dict[str, Path], live: bool = Fal
         styles=[Markup((ASSETS / name).read_text(encoding="utf-8")) for name in styles],
         scripts=[Markup((ASSETS / "page" / name).read_text(encoding="utf-8")) for name in scripts],
         kind_of=lambda block: type(block).__name__,
+        mark=lambda text: Markup(re.sub("`(.+?)`", r"<code>\1</code>", escape(printable(text)))),
         pack=_pack,
     )
 
@@ -241,7 +242,7 @@ def _write_markdown(block: Block) -> str:
         case Widget(_, _, _, instead):
             return to_markdown(instead)
         case Callout(_, title, text):
-            return f"> **{escape_text(title)}** {escape_text(text)}".rstrip()
+            return f"> **{_escape_names(title)}** {_escape_names(text)}".rstrip()
     sides = [part for caption, text in block.sides for part in (Text(caption), Code(text))]
     return "\n\n".join([f"**{escape_text(block.title)}**", to_markdown([Code(block.prompt), *sides])])
 
@@ -249,6 +250,11 @@ def _write_markdown(block: Block) -> str:
 def escape_text(text: str) -> str:
     """Escapes what could open a tag, an entity, a link, emphasis, a fence or a new cell."""
     return re.sub(r"([\\|<*`&~]|(?<![^\W_])_|_(?![^\W_])|\](?=[(:\[]))", r"\\\1", " ".join(printable(text).split()))
+
+
+def _escape_names(text: str) -> str:
+    """`escape_text`, but names between backticks stay as they are."""
+    return re.sub(r"\\`.+?\\`", lambda found: re.sub(r"\\(.)", r"\1", found[0]), escape_text(text))
 
 
 def _escape_paragraph(text: str) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette, which readers with any colour vision can distinguish, with violet in the place of yellow,
 # which is faint on white.
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000", "#9a4dff")
-BLUE, GREY = PALETTE[0], "#8c959f"
+BLUE, RED, GREY = PALETTE[0], PALETTE[3], "#8c959f"
 DASHES = ("-", "--", ":", "-.")
 MARKERS = "os^DvPX*"
 WIDTH = 5.6
@@ -118,22 +118,31 @@ def read_bounds(intervals: Sequence[Interval], scale: float = 1) -> np.ndarray:
 
 
 def plot_gains(gains: Sequence[tuple[str, Interval]], figure: "Column") -> Plot:
-    """The gain over the start model of each setting, with its interval, in a row of its own. An interval that is REACH
-    times as wide as most are is cut off, with an arrow, so that the others can be read."""
+    """The gain over the start model of each setting, with its interval, in a row of its own, in the colour of its
+    verdict. An interval that is REACH times as wide as most are is cut off, with an arrow, so that the others can be
+    read."""
     scale, unit = (100, ", points") if figure.kind is SHARES else (1, "")
-    places, values = range(len(gains)), [scale * gain["value"] for _, gain in gains]
+    values = [scale * gain["value"] for _, gain in gains]
     bounds = read_bounds([gain for _, gain in gains], scale)
-    style = {"color": BLUE, "marker": "o", "markersize": 7, "elinewidth": 2, "linestyle": "none"}
-    lines = []
+    style = {"marker": "o", "markersize": 7, "elinewidth": 2, "linestyle": "none"}
+    lines: list[Line] = []
     if gains:
         reach = REACH * np.median(bounds[1] - bounds[0]) / 2
         low, high = (np.array(values) - reach).min(), (np.array(values) + reach).max()
-        lines = [Line(values, places, x_bounds=np.clip(bounds, low, high), style=style)]
-        for edge, marker, beyond in ((low, "<", bounds[0] < low), (high, ">", bounds[1] > high)):
-            rows = np.flatnonzero(beyond)
-            lines += [Line([edge] * len(rows), rows, style=style | {"marker": marker})] if len(rows) else []
+        is_clear = bounds[0] > 0, bounds[1] < 0
+        for label, color, kept in (
+            ("above", BLUE, is_clear[0]), ("not clear", GREY, ~is_clear[0] & ~is_clear[1]), ("below", RED, is_clear[1])
+        ):  # fmt: skip
+            own = style | {"color": color}
+            rows = np.flatnonzero(kept)
+            if len(rows):
+                ends = np.clip(bounds[:, rows], low, high)
+                lines.append(Line(np.array(values)[rows], rows, label, ends, style=own))
+            for edge, marker, beyond in ((low, "<", bounds[0] < low), (high, ">", bounds[1] > high)):
+                rows = np.flatnonzero(kept & beyond)
+                lines += [Line([edge] * len(rows), rows, style=own | {"marker": marker})] if len(rows) else []
     name = "accuracy" if figure.kind is SHARES else figure.name
-    more = "; an arrow: the interval goes on" if len(lines) > 1 else ""
+    more = "; an arrow: the interval goes on" if any(not line.label for line in lines) else ""
     caption = f"Gain in held-out {name} over the start model, with its interval{more}"
     panel = Panel(f"gain in held-out {name}{unit}", "", lines, [cut(label) for label, _ in gains])
     return Plot("gains", caption, [panel], 1.0 + 0.36 * len(gains))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_exp.analysis.frame import stack
+from rlhf_exp.analysis.report.answer import AGAINST_START
 from rlhf_exp.analysis.report.compare import Comparison, describe_commands, describe_runs, tabulate_study
 from rlhf_exp.analysis.report.curves import HEADING
 from rlhf_exp.analysis.report.groups import Groups, gather
@@ -78,7 +79,7 @@ def write_study(study: Study) -> tuple[Path, str]:
         place = next((i for i, block in enumerate(blocks) if block == HEADING), len(blocks))
         blocks[place:place] = [*(describe_alone(alone) if alone else []), *claims]
         for name, of in apart:
-            blocks += [Heading(f"Compared by themselves: {name}"), *tabulate_study(of)]
+            blocks += [Heading(f"Compared only with each other: {name}"), *tabulate_study(of)]
             if of.runs[0].trains_scorer:
                 best = max(of.runs, key=lambda run: len(done.get(labels[run.path], ())))
                 blocks += [Text(f"Of {labels[best.path]}, {best.path.name}:"), *describe_preferences(best)]
@@ -118,11 +119,12 @@ def _answer_apart(name: str, of: Comparison) -> list[Callout]:
     """Of arms that are set apart the remark on the arm that they are compared with, or else on the best, and which of
     their runs have findings."""
     told = [block for block in of.remarks.main if isinstance(block, Callout)] if of.tests else []
-    remarks = [block for block in told if block.kind != "warning"]
-    chosen = [block for block in remarks if block.title == f"Against {of.named}."] or remarks[:1]
+    remarks = [block for block in told if block.kind != "warning" and block.title != AGAINST_START]
+    chosen = [block for block in remarks if block.title.startswith("Against")] or remarks[:1]
     chosen += [block for block in told if block.title == "Health." and block.kind == "warning"]
     return [
-        block._replace(title=f"By themselves, {name}: {block.title[0].lower()}{block.title[1:]}") for block in chosen
+        block._replace(title=f"Compared only with each other, `{name}`: {block.title[0].lower()}{block.title[1:]}")
+        for block in chosen
     ]
 
 

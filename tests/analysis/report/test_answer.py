@@ -47,12 +47,16 @@ def test_other_figures_are_compared_with_the_same_setting_at_a_level_that_they_s
     assert tests["failed answers"].contrasts == alone.contrasts
 
 
+def without_marks(text):
+    return text.replace("`", "")
+
+
 def said(groups, measured=None, named=None):
     """The remarks of the answer by their titles."""
     measured = groups if measured is None else measured
     tests = compare_figures(measured, named)
     main, more = describe_answer(groups, measured, tests, find_about(measured, tests))
-    return {block.title: block.text for block in [*main, *more]}
+    return {without_marks(block.title): without_marks(block.text) for block in [*main, *more]}
 
 
 def test_of_few_settings_all_pairs_are_compared_and_the_best_is_named_first(groups):
@@ -88,8 +92,8 @@ def test_the_answer_tells_the_figures_that_a_change_is_about(groups):
 def test_a_study_says_what_is_best_what_was_gained_and_what_is_sick_or_cannot_be_told(groups):
     tests = compare_figures(groups)
     assert [block.title for block in describe_answer(groups, groups, tests, []).main] == [
-        "No setting is clearly the best.",
         "Against the start model.",
+        "No setting is clearly the best.",
         "Cannot be told.",
         "Health.",
     ]
@@ -97,7 +101,7 @@ def test_a_study_says_what_is_best_what_was_gained_and_what_is_sick_or_cannot_be
     groups["bnpo"][1].info.max_tokens = 32
     tests = compare_figures(groups, "bnpo")
     titles = [block.title for block in describe_answer(groups, groups, tests, []).main]
-    assert titles == ["Caution.", "Highest.", "Against bnpo.", "Health."]
+    assert titles == ["Caution.", "Against `bnpo`.", "Highest.", "Health."]
 
 
 def test_what_is_not_comparable_is_said_first(groups):
@@ -142,7 +146,7 @@ def test_beside_tested_settings_that_of_one_seed_has_its_gain(groups):
     told = said(groups)["Against the start model."]
     raised = groups["grpo"][0].evaluation.trained.accuracy
     groups["grpo"][0].evaluation.trained.accuracy = raised | {"value": 0.999}
-    best = "grpo (99.9%; not tested) is higher; of the others the highest is dr_grpo"
+    best = "grpo (99.9%, one seed) is higher; of the others the highest is dr_grpo"
     assert any(text.startswith(best) for text in said(groups).values())
     assert re.search(rf"\. Of one seed, and not tested: grpo \({gain} points\)\.$", told)
 
@@ -162,6 +166,15 @@ def learn_from_other_rewards(run, judge=None):
     return replace(run, samples=samples, evaluation=evaluation, config=config, set_samples=seen)
 
 
+def test_a_difference_that_only_more_seeds_could_tell_has_no_interval_in_a_sentence(groups):
+    tests = compare(groups, TRAINED)
+    wild = [one._replace(estimate=one.estimate._replace(by_seeds=40.0)) if one.first == "grpo" else one
+            for one in tests.starts]  # fmt: skip
+    found = describe_answer(groups, groups, {"held-out accuracy": tests._replace(contrasts=wild)}, [])
+    told = next(block.text for block in found.main if block.title == "Against the start model.")
+    assert re.search(r"`dr_grpo` \(\+.*; too few seeds to tell: `grpo`\.$", told)
+
+
 def test_runs_of_different_rewards_are_compared_by_a_set_with_one_reward_or_not_ranked(groups):
     labels = {run.path: label for label, group in groups.items() for run in group}
     runs = [run for group in groups.values() for run in group]
@@ -173,7 +186,7 @@ def test_runs_of_different_rewards_are_compared_by_a_set_with_one_reward_or_not_
     main = {block.title: block.text for block in judged.remarks.main}
     assert main["By gold."].endswith("by the evaluation set gold, whose reward is one for all.")
     assert "bnpo" not in next(iter(judged.judged)) and "rewards differ" not in main.get("Caution.", "")
-    assert re.search(r"with a reward of .* \(2 seeds, 128 rows\); it is above bnpo", "".join(main.values()))
+    assert re.search(r"with a reward of .* \(2 seeds, 128 rows\); it is above `bnpo`", "".join(main.values()))
 
 
 def test_a_named_setting_takes_the_place_of_the_best(groups):
@@ -216,7 +229,7 @@ def test_a_folder_without_samples_has_means_without_intervals_and_a_note(groups,
     assert mean_over_seeds(runs, DIFFERENCE)["low"] is None
     write_report(paths, tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text()
-    assert "not tested, for one seed, or no figures of rows that all share: grpo." in text
+    assert "not tested, for one seed, or no figures of rows that all share: `grpo`." in text
 
 
 def test_where_no_answer_is_partial_those_that_are_not_right_failed(groups):
@@ -237,6 +250,6 @@ def test_a_collapsed_seed_is_named_in_the_report(groups, tmp_path, edit):
     whole, lost = groups["grpo"]
     edit(lost.path, "evaluation.json", {"trained.accuracy": {"value": 0.01, "low": 0.0, "high": 0.03}})
     assert not describe_collapsed(groups)
-    assert "grpo, seed 1: 1.0% [0.0, 3.0]." in describe_collapsed({"grpo": [whole, load_run(lost.path)]})
+    assert "`grpo`, seed 1: 1.0% [0.0, 3.0]." in describe_collapsed({"grpo": [whole, load_run(lost.path)]})
     write_report([whole.path, lost.path], tmp_path / "out")
     assert "Far below the other seeds" in (tmp_path / "out" / "report.md").read_text()

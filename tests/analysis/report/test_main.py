@@ -14,7 +14,7 @@ def test_settings_are_compared_with_a_named_one(tmp_path, capsys, make_run):
         make_run(tmp_path / "sweep" / str(job), job % 2, ("grpo", "dr_grpo")[job // 2])
     assert main([str(tmp_path / "sweep"), "--against", "grpo"]) == 0
     text = (tmp_path / "sweep" / "report.md").read_text()
-    assert "| dr_grpo - grpo |" in text and "\nAgainst grpo. " in capsys.readouterr().out
+    assert "| dr_grpo - grpo |" in text and "\nAgainst `grpo`. " in capsys.readouterr().out
     for folder in ("2", str(tmp_path / "sweep" / "3")):  # of a run of dr_grpo
         assert main([str(tmp_path / "sweep"), "--against", folder]) == 0
         assert "| grpo - dr_grpo |" in (tmp_path / "sweep" / "report.md").read_text()

@@ -74,9 +74,9 @@ def test_a_study_ends_with_its_answer_and_has_its_claims_on_a_page_of_their_own(
         )
     )
     told = (tmp_path / "out" / "report.md").read_text()
-    beside = "By themselves, remedies: against sapo."
-    assert f"{beside} Above it: cispo (" in answer and f"**{beside}**" in told
-    assert "Best. grpo, with a held-out accuracy of " in answer and "**Best.** grpo" in told
+    beside = "Compared only with each other, `remedies`: against `sapo`."
+    assert f"{beside} Above it: `cispo` (" in answer and f"**{beside}**" in told
+    assert "Best. `grpo`, with a held-out accuracy of " in answer and "**Best.** `grpo`" in told
     assert told.count("\n> **") == 5 and "What else was seen" in page.read_text()
     assert len(told.split()) < 900 and told.count("](plots/") == 1
     assert '<a href="claims.html">' in page.read_text() and "It gains." not in page.read_text()
