@@ -48,9 +48,10 @@ would detect it."""
 FEW = 2
 """So many differences without a verdict are named, and so many findings of a setting."""
 MOST_FIGURES = 3
-"""So many figures have their differences in a sentence, and so many values of a setting are told."""
+"""So many figures have their differences in a sentence, so many differences that are not clear have their sizes there,
+and so many values of a setting are told."""
 MOST_SIZES = 6
-"""Of more contrasts than these a sentence says the names alone, but of at most FEW on a side."""
+"""So many clear differences have their sizes in a sentence."""
 CLOSE = 1.05
 """Costs that differ by a smaller factor are about the same."""
 TOO_SMALL = "too small to be found"
@@ -234,7 +235,7 @@ def _tell_limits(groups: Groups, measured: Groups) -> Iterator[Block]:
     parts = [f"{key} differs ({', '.join(of)}): {TEXTS['limits'][key]}" for key, of in limits.items()]
     parts += ["compare gains, not levels"] if {"model", "max_tokens"} & limits.keys() else []
     if any(map(REWARD.read, runs)) and REWARD not in list_ranked(runs):
-        parts.append("rewards differ: no reward is compared")
+        parts.append("rewards differ, and are not compared")
     sampled = [read(run, "trained", "accuracy" if run.trains_scorer else "tokens") for run in runs]
     rows = {frozenset(figure.index) for figure in sampled if figure is not None}
     if len(rows) > 1:
@@ -281,11 +282,11 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Callout]:
         shown = ", ".join(f"{mark(label)} ({_tell_unsure(groups[label], column)})" for label in unsure[:FEW])
         shown += f" and {len(unsure) - FEW} more" if len(unsure) > FEW else ""
         highest = f"{shown} {'is' if len(unsure) == 1 else 'are'} higher; of the others the highest is "
-    kl = mean_over_seeds(groups[best], columns.KL) if column is REWARD else None
-    drift = f" at a KL of {columns.KL.write(kl)} nats" if kl else ""
+    kl = mean_over_seeds(groups[best], columns.KL)
+    drift = f" at a KL of {columns.KL.write(exact(kl['value']))} nats" if kl else ""
     parts = [f"{highest}{mark(best)}{_tell_choice(groups, best)}, with a {name} of {level}{drift} ({where})"]
     parts += [f"it is {_tell(main, of_best)}"] if of_best else []
-    title = "Best." if is_best and not unsure else "No setting is clearly the best."
+    title = "Best." if is_best and not unsure else "Which is best is not clear."
     title = "Above all but one." if is_nearly and not unsure else title
     yield Callout("ok" if of_best and is_best else "info", title if of_best else "Highest.", _close(parts))
 
@@ -354,6 +355,9 @@ def _tell_starts(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
         gains = {label: gain.read(run) for label, run in single.items()} if gain else {}
         alone = ", ".join(f"{mark(label)} ({_write(main, found)})" for label, found in gains.items() if found)
         told = begin(_close([_tell(main, main.starts)])) + (f" Of one seed, and not tested: {alone}." if alone else "")
+        if main.column is TRAINED and not _find_limits(runs := join_groups(groups)):
+            start = mean_over_seeds(runs, columns.BASELINE)
+            told += f" The start model has {columns.BASELINE.write(start)}." if start else ""
         yield Callout("ok" if is_ok else "info", AGAINST_START, told)
 
 
@@ -388,7 +392,7 @@ def _tell_costs(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
         if (name := TEXTS["cost sentences"].get(column.name)) and len(means) > 1 and means.get(best):
             cheapest = min(means, key=means.__getitem__)
             ratio = means[best] / (means[cheapest] or means[best])
-            told = f"{ratio:.1f} times that of {mark(cheapest)}" if ratio >= CLOSE else "about the least"
+            told = f"{ratio:.1f} times the least ({mark(cheapest)})" if ratio >= CLOSE else "about the least"
             parts.append(f"{column.write(means[best])} {name}, {told}")
     if parts:
         yield Callout("info", "Cost.", f"A run of {mark(best)} takes {'; '.join(parts)}.")
@@ -419,27 +423,24 @@ def _list_findings(run: Run) -> list[str]:
 
 
 def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:
-    """The differences of the first figure that have no verdict, and what it would take."""
+    """How large differences of the first figure must be to have a verdict, and what those without one would take."""
     name, main = next(iter(tests), ""), _find_ranked(tests)
     if main is None:
         return
     parts = []
     if unclear := [contrast for contrast in (*main.pairs, *main.starts) if not contrast.verdict]:
         size = write_size(main.column, median(contrast.detectable for contrast in unclear))
-        over = " (the median over pairs)" if len(unclear) > 1 else ""
-        plans = [(f"{mark(one.first)} against {mark(one.second)}", _write_needed(one)) for one in unclear]
-        shown = [f"{needed} ({pair})" for pair, needed in plans if needed != TOO_SMALL][:FEW]
-        takes = f"those observed would show with {', '.join(shown)}" if shown else f"those observed are {TOO_SMALL}"
-        more = f"; {len(unclear) - len(shown)} not shown" if shown and len(unclear) > len(shown) else ""
-        parts.append(
-            f"with these seeds and rows a difference in {name} shows from about {size} on{over}; {takes}{more}"
-        )
+        parts.append(f"these seeds and rows typically show differences in {name} from about {size} on")
+        plans = [(one, _write_needed(one).replace("seeds", "seeds of each")) for one in unclear]
+        shown = [f"{needed} would tell {mark(one.first)} from {mark(one.second)}"
+                 for one, needed in plans if needed != TOO_SMALL][:FEW]  # fmt: skip
+        parts += shown or [f"those observed are {TOO_SMALL}"]
     if main.untested:
         parts.append(
             f"not tested, for one seed, or no figures of rows that all share: {', '.join(map(mark, main.untested))}"
         )
     if parts:
-        yield Callout("info", "Cannot be told.", begin(_close(parts)))
+        yield Callout("info", "To know more.", begin(_close(parts)))
 
 
 def _tell(tests: Tests, contrasts: Sequence[Contrast]) -> str:
@@ -450,10 +451,10 @@ def _tell(tests: Tests, contrasts: Sequence[Contrast]) -> str:
     lost = [contrast for contrast in contrasts if contrast in tests.lost]
     for verdict, side in SIDES.items():
         alike = [contrast for contrast in contrasts if contrast.verdict == verdict and contrast not in lost]
-        if len(alike) == len(contrasts) > MOST_SIZES:
+        if len(alike) == len(contrasts) > (MOST_SIZES if verdict else MOST_FIGURES):
             others = f"{side} {'all' if verdict else 'any of the'} {len(alike)} others"
             return f"{side} it: all {len(alike)} settings" if to_one else others
-        is_short = len(contrasts) <= MOST_SIZES or (verdict != 0 and len(alike) <= FEW)
+        is_short = len(contrasts) <= MOST_FIGURES or (verdict != 0 and len(alike) <= MOST_SIZES)
         listed = []
         for contrast in alike:
             label = contrast.first if to_one else contrast.second

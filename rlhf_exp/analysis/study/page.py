@@ -122,10 +122,8 @@ def _answer_apart(name: str, of: Comparison) -> list[Callout]:
     remarks = [block for block in told if block.kind != "warning" and block.title != AGAINST_START]
     chosen = [block for block in remarks if block.title.startswith("Against")] or remarks[:1]
     chosen += [block for block in told if block.title == "Health." and block.kind == "warning"]
-    return [
-        block._replace(title=f"Compared only with each other, `{name}`: {block.title[0].lower()}{block.title[1:]}")
-        for block in chosen
-    ]
+    way = "Compared only with each other" if len(of.groups) > 1 else "On its own"
+    return [block._replace(title=f"{way}, `{name}`: {block.title[0].lower()}{block.title[1:]}") for block in chosen]
 
 
 def _take_table(blocks: Sequence[Block]) -> Sequence[Block]:
