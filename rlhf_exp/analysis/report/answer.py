@@ -104,7 +104,9 @@ class Tests(NamedTuple):
     def lost(self) -> list[Contrast]:
         """Those without a verdict of which hardly any difference would have one, since so few seeds differ so much."""
         usual = median(contrast.detectable for contrast in self.contrasts)
-        return [one for one in self.contrasts if not one.verdict and one.detectable > FAR * usual]
+        wild = {one.first for one in self.starts if one.detectable > FAR * usual}
+        return [one for one in self.contrasts
+                if not one.verdict and (one.detectable > FAR * usual or wild & {one.first, one.second})]  # fmt: skip
 
     def differs_from_all(self, label: str, others: int) -> bool:
         """Whether a setting differs from each of so many others."""
@@ -218,7 +220,9 @@ def describe_collapsed(groups: Groups) -> str:
     for label, place in collapsed:
         run, figure = kept[label][place]
         named.append(f"{mark(label)}, seed {run.info.seed}: {percent(figure)}")
-    return f" Far below the other seeds of their setting, and in its mean: {'; '.join(named)}." if named else ""
+    return (
+        f" Collapsed, far below the other seeds of the setting, and in its mean: {'; '.join(named)}." if named else ""
+    )
 
 
 def write_size(column: Column, size: float) -> str:
@@ -235,7 +239,7 @@ def _tell_limits(groups: Groups, measured: Groups) -> Iterator[Block]:
     parts = [f"{key} differs ({', '.join(of)}): {TEXTS['limits'][key]}" for key, of in limits.items()]
     parts += ["compare gains, not levels"] if {"model", "max_tokens"} & limits.keys() else []
     if any(map(REWARD.read, runs)) and REWARD not in list_ranked(runs):
-        parts.append("rewards differ, and are not compared")
+        parts.append("settings learned from different rewards, which are not compared")
     sampled = [read(run, "trained", "accuracy" if run.trains_scorer else "tokens") for run in runs]
     rows = {frozenset(figure.index) for figure in sampled if figure is not None}
     if len(rows) > 1:
@@ -263,7 +267,8 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Callout]:
     main = tests.get(name)
     pairs, best = main.pairs if main and not main.named else [], _find_first(groups, main)
     means = {label: mean_over_seeds(group, column) for label, group in groups.items()}
-    level = column.write(means[best])
+    assert (mean := means[best])
+    level = column.write(exact(mean["value"]))  # its interval is wide beside that of the gain, which decides
     if main is None or not main.contrasts:
         why = "whether it is better cannot be told: a test needs two seeds of a setting, and rows that all share"
         yield Callout("info", "Highest.", f"{mark(best)}, with a {name} of {level}; {why}.")
@@ -340,8 +345,8 @@ def _tell_keys(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
         for key, effects in found
     ]
     if parts:
-        starts = ", of gains, for models or budgets differ" * by_gain
-        parts.append(f"each is a mean over settings that differ in that key alone{starts}")
+        starts = " of gains, since start models or budgets differ," * by_gain
+        parts.append(f"each is a mean{starts} over the settings that differ in that key alone")
         yield Callout("info", "What mattered.", _close(parts))
 
 
@@ -409,10 +414,14 @@ def _tell_health(groups: Groups, measured: Groups) -> Callout:
         more = [f"{len(names) - FEW} more"] if len(names) > FEW else []
         parts.append(f"{mark(label)} in {counts[label]} of {len(named[label])} ({', '.join(names[:FEW] + more)})")
     parts += [f"{len(sick) - MANY} more settings"] if len(sick) > MANY else []
-    clean = [label for label in counts if not counts[label]]
-    parts += [f"none in {', '.join(map(mark, clean))}"] if sick and 0 < len(clean) <= MOST_FIGURES else []
+    clean = [mark(label) for label in counts if not counts[label]]
+    free = f", none in {' and '.join(clean)}" if 0 < len(clean) <= MOST_FIGURES else ""
     collapsed, runs, n = describe_collapsed(measured), sum(map(len, named.values())), sum(counts.values())
-    told = f" {n} {'has' if n == 1 else 'have'} findings: {', '.join(parts)}" if parts else ": no check found anything"
+    told = (
+        f" {n} {'has' if n == 1 else 'have'} findings{free}: {', '.join(parts)}"
+        if parts
+        else ": no check found anything"
+    )
     return Callout("warning" if parts or collapsed else "ok", "Health.", f"Of {runs} runs{told}.{collapsed}")
 
 
@@ -430,7 +439,7 @@ def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:
     parts = []
     if unclear := [contrast for contrast in (*main.pairs, *main.starts) if not contrast.verdict]:
         size = write_size(main.column, median(contrast.detectable for contrast in unclear))
-        parts.append(f"these seeds and rows typically show differences in {name} from about {size} on")
+        parts.append(f"with these seeds and rows gaps in {name} below about {size} usually go unseen")
         plans = [(one, _write_needed(one).replace("seeds", "seeds of each")) for one in unclear]
         shown = [f"{needed} would tell {mark(one.first)} from {mark(one.second)}"
                  for one, needed in plans if needed != TOO_SMALL][:FEW]  # fmt: skip
@@ -459,6 +468,8 @@ def _tell(tests: Tests, contrasts: Sequence[Contrast]) -> str:
         for contrast in alike:
             label = contrast.first if to_one else contrast.second
             listed.append(f"{mark(label)} ({_write(tests, contrast.interval)})" if is_short else mark(label))
+        if not verdict and len(listed) > MOST_FIGURES:
+            listed = [f"{len(listed)} settings"]
         parts += [f"{side}{' it:' if to_one else ''} {', '.join(listed)}"] if listed else []
     names = [mark(contrast.first if to_one else contrast.second) for contrast in lost]
     return "; ".join([*parts, f"{LOST}: {', '.join(names)}"] if names else parts)

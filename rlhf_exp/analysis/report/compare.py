@@ -163,9 +163,10 @@ def _plot_results(measured: Groups, tests: dict[str, answer.Tests]) -> list[Plot
     gains = {label: (tested | of_one).get(label) or mean_over_seeds(group, gain) for label, group in measured.items()}
     kls, levels, lenient = ({label: mean_over_seeds(group, one) for label, group in measured.items()}
                             for one in (columns.KL, column, columns.LENIENT))  # fmt: skip
-    named = [(f"{label}, 1 seed" if label in of_one else label, mean) for label, mean in gains.items() if mean]
+    found = sorted(((label, mean) for label, mean in gains.items() if mean), key=lambda item: -item[1]["value"])
+    named = [(f"{label}, 1 seed" if label in of_one else label, mean) for label, mean in found]
     return [
-        plot_gains(sorted(named, key=lambda item: -item[1]["value"]), column),
+        plot_gains(named, column, [label in tested for label, _ in found]),
         plot_frontier(kls, levels, column),
         plot_readings(levels, lenient),
     ]

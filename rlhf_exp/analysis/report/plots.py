@@ -31,7 +31,7 @@ LEGEND_LINES, LEGEND_WIDTH = 6, 90
 """The most lines of a legend, and how many letters fit into one; other curves have no name in the picture."""
 
 
-REACH = 5
+REACH = 3
 """Of the half width of an interval."""
 
 Style = dict[str, Any]
@@ -117,10 +117,10 @@ def read_bounds(intervals: Sequence[Interval], scale: float = 1) -> np.ndarray:
     return scale * np.array(ends, dtype=np.float64)
 
 
-def plot_gains(gains: Sequence[tuple[str, Interval]], figure: "Column") -> Plot:
+def plot_gains(gains: Sequence[tuple[str, Interval]], figure: "Column", tested: Sequence[bool]) -> Plot:
     """The gain over the start model of each setting, with its interval, in a row of its own, in the colour of its
-    verdict. An interval that is REACH times as wide as most are is cut off, with an arrow, so that the others can be
-    read."""
+    verdict, which only those have that are tested. An interval that is REACH times as wide as most are is cut off, with
+    an arrow, so that the others can be read."""
     scale, unit = (100, ", points") if figure.kind is SHARES else (1, "")
     values = [scale * gain["value"] for _, gain in gains]
     bounds = read_bounds([gain for _, gain in gains], scale)
@@ -129,7 +129,7 @@ def plot_gains(gains: Sequence[tuple[str, Interval]], figure: "Column") -> Plot:
     if gains:
         reach = REACH * np.median(bounds[1] - bounds[0]) / 2
         low, high = (np.array(values) - reach).min(), (np.array(values) + reach).max()
-        is_clear = bounds[0] > 0, bounds[1] < 0
+        is_clear = tested & (bounds[0] > 0), tested & (bounds[1] < 0)
         for label, color, kept in (
             ("above", BLUE, is_clear[0]), ("not clear", GREY, ~is_clear[0] & ~is_clear[1]), ("below", RED, is_clear[1])
         ):  # fmt: skip

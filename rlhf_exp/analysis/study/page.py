@@ -79,7 +79,7 @@ def write_study(study: Study) -> tuple[Path, str]:
         place = next((i for i, block in enumerate(blocks) if block == HEADING), len(blocks))
         blocks[place:place] = [*(describe_alone(alone) if alone else []), *claims]
         for name, of in apart:
-            blocks += [Heading(f"Compared only with each other: {name}"), *tabulate_study(of)]
+            blocks += [Heading(f"Separate comparison: {name}"), *tabulate_study(of)]
             if of.runs[0].trains_scorer:
                 best = max(of.runs, key=lambda run: len(done.get(labels[run.path], ())))
                 blocks += [Text(f"Of {labels[best.path]}, {best.path.name}:"), *describe_preferences(best)]
@@ -122,8 +122,10 @@ def _answer_apart(name: str, of: Comparison) -> list[Callout]:
     remarks = [block for block in told if block.kind != "warning" and block.title != AGAINST_START]
     chosen = [block for block in remarks if block.title.startswith("Against")] or remarks[:1]
     chosen += [block for block in told if block.title == "Health." and block.kind == "warning"]
-    way = "Compared only with each other" if len(of.groups) > 1 else "On its own"
-    return [block._replace(title=f"{way}, `{name}`: {block.title[0].lower()}{block.title[1:]}") for block in chosen]
+    if len(of.groups) == 1:
+        return [block._replace(title="On its own.") for block in chosen]
+    return [block._replace(title=f"Separate comparison of `{name}`: {block.title[0].lower()}{block.title[1:]}")
+            for block in chosen]  # fmt: skip
 
 
 def _take_table(blocks: Sequence[Block]) -> Sequence[Block]:

@@ -81,7 +81,7 @@ def test_intervals_of_shares_that_are_all_or_nothing_can_be_drawn(tmp_path, draw
     rows = [[pair.model_copy(update={"margin": margin})] * n for n in range(1, 200) for margin in (1.0, -1.0)]
     shares = [summarise_preferences(same)["accuracy"] for same in rows]
     assert {share["value"] for share in shares} == {0, 1}
-    draw(plot_gains([("", share) for share in shares], DIFFERENCE), tmp_path)
+    draw(plot_gains([("", share) for share in shares], DIFFERENCE, [True] * len(shares)), tmp_path)
 
 
 def test_the_page_of_a_run_that_trains_reloads_itself_and_takes_no_random_number(run_dir, edit_info):

@@ -74,7 +74,7 @@ def test_a_study_ends_with_its_answer_and_has_its_claims_on_a_page_of_their_own(
         )
     )
     told = (tmp_path / "out" / "report.md").read_text()
-    beside = "Compared only with each other, `remedies`: against `sapo`."
+    beside = "Separate comparison of `remedies`: against `sapo`."
     assert f"{beside} Above it: `cispo` (" in answer and f"**{beside}**" in told
     assert "Best. `grpo`, with a held-out accuracy of " in answer and "**Best.** `grpo`" in told
     assert told.count("\n> **") == 5 and "What else was seen" in page.read_text()
