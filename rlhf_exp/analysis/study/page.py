@@ -39,6 +39,9 @@ from rlhf_exp.runs.figures import duration, number, percent
 from rlhf_exp.runs.load import Run, refusing_damage
 from rlhf_exp.runs.records import Completion, Pair
 
+LATER = ("Cost.", "To know more.", "Health.")
+"""What an answer has after what the separate comparisons answer."""
+
 
 def write_study(study: Study) -> tuple[Path, str]:
     """Write the report on the runs that there are; returns the path of report.html, and the answer for a terminal.
@@ -65,7 +68,8 @@ def write_study(study: Study) -> tuple[Path, str]:
         apart = [_compare_apart(family, stages, labels) for family in others]
         further = [remark for name, of in apart for remark in _answer_apart(name, of)]
         answer = to_text([*tabulate_study(found), *further]) if found else ""
-        end = _find_first(described, Figures | Widget | Table)
+        titles = [getattr(block, "title", "") for block in described]
+        end = next((place for place, title in enumerate(titles) if title in LATER), len(titles))
         described[end:end] = further
         shutil.rmtree(study.out / "tables", ignore_errors=True)
         claims = _write_claims(study, study.claims, done) if study.claims else []
