@@ -58,7 +58,7 @@ TOO_SMALL = "too small to be found"
 WORDS = {1: "higher", 0: "no clear difference", -1: "lower"}
 SIDES = {1: "above", 0: "not clearly different from", -1: "below"}
 AGAINST_START = "Against the start model."
-LOST = "too few seeds to tell"
+LOST = "interval too wide to judge"
 
 
 class Answer(NamedTuple):
@@ -239,7 +239,7 @@ def _tell_limits(groups: Groups, measured: Groups) -> Iterator[Block]:
     parts = [f"{key} differs ({', '.join(of)}): {TEXTS['limits'][key]}" for key, of in limits.items()]
     parts += ["compare gains, not levels"] if {"model", "max_tokens"} & limits.keys() else []
     if any(map(REWARD.read, runs)) and REWARD not in list_ranked(runs):
-        parts.append("settings learned from different rewards, which are not compared")
+        parts.append("settings learned from different rewards, so that their rewards are not compared")
     sampled = [read(run, "trained", "accuracy" if run.trains_scorer else "tokens") for run in runs]
     rows = {frozenset(figure.index) for figure in sampled if figure is not None}
     if len(rows) > 1:
@@ -283,14 +283,16 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Callout]:
     levels = {label: mean["value"] for label, mean in means.items() if mean}
     unsure = [label for label in levels if levels[label] > levels[best]]
     highest = "" if is_best or is_nearly else "The highest is "
-    if unsure:
-        shown = ", ".join(f"{mark(label)} ({_tell_unsure(groups[label], column)})" for label in unsure[:FEW])
-        shown += f" and {len(unsure) - FEW} more" if len(unsure) > FEW else ""
-        highest = f"{shown} {'is' if len(unsure) == 1 else 'are'} higher; of the others the highest is "
+    highest = "Of those that can be judged the highest is " if unsure else highest
     kl = mean_over_seeds(groups[best], columns.KL)
     drift = f" at a KL of {columns.KL.write(exact(kl['value']))} nats" if kl else ""
     parts = [f"{highest}{mark(best)}{_tell_choice(groups, best)}, with a {name} of {level}{drift} ({where})"]
-    parts += [f"it is {_tell(main, of_best)}"] if of_best else []
+    told = [pair for pair in of_best if pair.second not in unsure]
+    parts += [f"it is {_tell(main, told)}"] if told else []
+    if unsure:
+        shown = ", ".join(f"{mark(label)} ({_tell_unsure(groups[label], column)})" for label in unsure[:FEW])
+        more = f" and {len(unsure) - FEW} more" if len(unsure) > FEW else ""
+        parts.append(f"higher on average, but on too few seeds: {shown}{more}")
     title = "Best." if is_best and not unsure else "Which is best is not clear."
     title = "Above all but one." if is_nearly and not unsure else title
     yield Callout("ok" if of_best and is_best else "info", title if of_best else "Highest.", _close(parts))
@@ -438,8 +440,9 @@ def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:
         return
     parts = []
     if unclear := [contrast for contrast in (*main.pairs, *main.starts) if not contrast.verdict]:
-        size = write_size(main.column, median(contrast.detectable for contrast in unclear))
-        parts.append(f"with these seeds and rows gaps in {name} below about {size} usually go unseen")
+        size = write_size(main.column, median(one.detectable for one in (main.pairs or unclear)))
+        between = "between settings" if main.pairs else "to the start model"
+        parts.append(f"gaps in {name} {between} below about {size} usually go unseen with these seeds and rows")
         plans = [(one, _write_needed(one).replace("seeds", "seeds of each")) for one in unclear]
         shown = [f"{needed} would tell {mark(one.first)} from {mark(one.second)}"
                  for one, needed in plans if needed != TOO_SMALL][:FEW]  # fmt: skip

@@ -71,6 +71,8 @@ def write_study(study: Study) -> tuple[Path, str]:
         titles = [getattr(block, "title", "") for block in described]
         end = next((place for place, title in enumerate(titles) if title in LATER), len(titles))
         described[end:end] = further
+        if further:
+            described = [_name_health(block, any(one.kind == "warning" for one in further)) for block in described]
         shutil.rmtree(study.out / "tables", ignore_errors=True)
         claims = _write_claims(study, study.claims, done) if study.claims else []
         blocks: list[Block] = [Heading(study.title, 1), Text(study.asks), *described]
@@ -130,6 +132,14 @@ def _answer_apart(name: str, of: Comparison) -> list[Callout]:
         return [block._replace(title="On its own.") for block in chosen]
     return [block._replace(title=f"Separate comparison of `{name}`: {block.title[0].lower()}{block.title[1:]}")
             for block in chosen]  # fmt: skip
+
+
+def _name_health(block: Block, are_others_sick: bool) -> Block:
+    """The remark on the runs that are compared, as one of these alone."""
+    if not isinstance(block, Callout) or block.title != "Health.":
+        return block
+    more = "" if are_others_sick else " In the separate comparisons no check found anything."
+    return block._replace(title="Health of the main comparison.", text=block.text + more)
 
 
 def _take_table(blocks: Sequence[Block]) -> Sequence[Block]:
