@@ -171,8 +171,8 @@ class Rollouts(Resumable):
         """The backbone that computes the prompt of a group of completions once; None where each computes its own."""
         if self.num_generations == 1 or self.is_fsdp_enabled or self.args.torch_compile:
             return None
-        whole = self.accelerator.unwrap_model(model)
-        return find_backbone(whole) if can_continue(whole) else None
+        backbone = find_backbone(self.accelerator.unwrap_model(model))
+        return backbone if can_continue(backbone) else None
 
     # The loss
 

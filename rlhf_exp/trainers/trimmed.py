@@ -23,7 +23,6 @@ from transformers.cache_utils import DynamicLayer
 
 from rlhf_exp.models.generation import CACHE
 from rlhf_exp.models.patches import count_positions
-from rlhf_exp.models.scoring import Model
 
 Figures = tuple[Any, ...]
 """A tensor of each completion position, (rows, time) or (rows, time, size); None for one that is not computed."""
@@ -47,15 +46,14 @@ def choose_rows(device: torch.device, budget: int, most: int | None) -> int:
     return min(rows, most or rows)
 
 
-def can_continue(model: Model) -> bool:
+def can_continue(backbone: Any) -> bool:
     """Whether a model can go on from keys and values with a gradient: with attention over all earlier tokens in every
     layer, and without activation checkpointing."""
-    takes = inspect.signature(model.forward).parameters
     return (
-        {CACHE, "position_ids"} <= takes.keys()
-        and not model.is_activation_checkpointing
-        and model.config._attn_implementation in ("sdpa", "eager")  # others were not tried
-        and all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
+        {CACHE, "position_ids"} <= inspect.signature(backbone.forward).parameters.keys()
+        and not backbone.is_activation_checkpointing
+        and backbone.config._attn_implementation in ("sdpa", "eager")  # others were not tried
+        and all(type(layer) is DynamicLayer for layer in DynamicCache(config=backbone.config).layers)
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from trl import GRPOTrainer
 
+from rlhf_exp.models.scoring import find_backbone
 from rlhf_exp.trainers import trimmed
 from rlhf_exp.trainers.rollouts import Rollouts
 from tests.building import QUIET, build, reward_length_of_7
@@ -76,12 +77,13 @@ def compare_gradients(found, wanted):
         ("tiny_gpt2", ["algo.args.beta=0.3", "algo.args.entropy_coef=0.1"]),
         ("tiny_qwen3", ["+algo.args.importance_sampling_level=sequence", "loss_type=dr_grpo"]),
         ("tiny_gpt2", ["algo.args.activation_checkpointing=true", "+algo.args.top_entropy_quantile=0.5"]),
+        ("tiny_qwen3", ["peft=lora", "algo.args.beta=0.3"]),
         (
             "tiny_qwen3",
             ["peft=lora", "algo.args.beta=0.3", "loss_type=dapo", "algo.args.activation_checkpointing=true"],
         ),
     ],
-    ids=["kl-entropy", "sequence", "checkpointing", "lora"],
+    ids=["kl-entropy", "sequence", "checkpointing", "lora", "lora-checkpointing"],
 )
 def test_a_loss_its_gradient_and_its_metrics_are_those_of_trls_pass(make, monkeypatch, model, overrides):
     trainer = make("grpo", model, *overrides)
@@ -101,10 +103,11 @@ def test_a_loss_its_gradient_and_its_metrics_are_those_of_trls_pass(make, monkey
     assert found[0][2] == pytest.approx(found[1][2], rel=1e-4, abs=1e-5, nan_ok=True)
 
 
-def test_a_prompt_is_computed_once_for_its_completions_in_a_chunk(make):
-    trainer = make("grpo", "tiny_gpt2", "loss_type=dr_grpo")
+@pytest.mark.parametrize("peft", ["none", "lora"])
+def test_a_prompt_is_computed_once_for_its_completions_in_a_chunk(make, peft):
+    trainer = make("grpo", "tiny_gpt2", "loss_type=dr_grpo", f"peft={peft}")
     batch, sizes = make_batch(50), []
-    trainer.model.base_model.register_forward_hook(
+    find_backbone(trainer.model).register_forward_hook(
         lambda model, args, kwargs, output: sizes.append(kwargs["input_ids"].shape), with_kwargs=True
     )
     trainer._compute_loss(trainer.model, batch)
