@@ -39,7 +39,8 @@ from rlhf_exp.runs.figures import duration, number, percent
 from rlhf_exp.runs.load import Run, refusing_damage
 from rlhf_exp.runs.records import Completion, Pair
 
-LATER = ("Cost.", "To know more.", "Health.")
+HEALTH = "Health."
+LATER = ("Cost.", "To know more.", HEALTH)
 """What an answer has after what the separate comparisons answer."""
 
 
@@ -72,7 +73,9 @@ def write_study(study: Study) -> tuple[Path, str]:
         end = next((place for place, title in enumerate(titles) if title in LATER), len(titles))
         described[end:end] = further
         if further:
-            described = [_name_health(block, any(one.kind == "warning" for one in further)) for block in described]
+            healths = [block for _, of in apart for block in of.remarks.main if getattr(block, "title", "") == HEALTH]
+            are_clean = all(getattr(block, "kind", "") == "ok" for block in healths)
+            described = [_name_health(block, are_clean) for block in described]
         shutil.rmtree(study.out / "tables", ignore_errors=True)
         claims = _write_claims(study, study.claims, done) if study.claims else []
         blocks: list[Block] = [Heading(study.title, 1), Text(study.asks), *described]
@@ -127,18 +130,18 @@ def _answer_apart(name: str, of: Comparison) -> list[Callout]:
     told = [block for block in of.remarks.main if isinstance(block, Callout)] if of.tests else []
     remarks = [block for block in told if block.kind != "warning" and block.title != AGAINST_START]
     chosen = [block for block in remarks if block.title.startswith("Against")] or remarks[:1]
-    chosen += [block for block in told if block.title == "Health." and block.kind == "warning"]
+    chosen += [block for block in told if block.title == HEALTH and block.kind == "warning"]
     if len(of.groups) == 1:
         return [block._replace(title="On its own.") for block in chosen]
     return [block._replace(title=f"Separate comparison of `{name}`: {block.title[0].lower()}{block.title[1:]}")
             for block in chosen]  # fmt: skip
 
 
-def _name_health(block: Block, are_others_sick: bool) -> Block:
+def _name_health(block: Block, are_others_clean: bool) -> Block:
     """The remark on the runs that are compared, as one of these alone."""
-    if not isinstance(block, Callout) or block.title != "Health.":
+    if not isinstance(block, Callout) or block.title != HEALTH:
         return block
-    more = "" if are_others_sick else " In the separate comparisons no check found anything."
+    more = " In the separate comparisons no check found anything." if are_others_clean else ""
     return block._replace(title="Health of the main comparison.", text=block.text + more)
 
 
