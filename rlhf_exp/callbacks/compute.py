@@ -29,9 +29,9 @@ from rlhf_exp.runs.checkpoints import WORK
 class ComputeMeter(TrainerCallback):
     """The counts of one run up to the last step, of all processes together, in `counts`:
 
-    trained_tokens: tokens of prompt and completion that went forward and backward through the policy, without padding.
-        A row counts in every epoch, and a pair counts with both its sides. For algorithms that learn from given rows
-        it is TRL's `num_tokens`.
+    trained_tokens: tokens of prompt and completion that the policy learned from, without padding: a prompt counts with
+        each of its completions, also where it is computed once for them, a row in every epoch, and a pair with both its
+        sides. For algorithms that learn from given rows it is TRL's `num_tokens`.
     prompt_tokens, completion_tokens: of the rollouts, as TRL hands them on, however they were sampled: a prompt counts
         with each of its completions, a completion with its end token, both once. Their sum is TRL's `num_tokens`.
     train_passes, score_passes: whole sequences through the policy, with and without gradient.

@@ -7,6 +7,7 @@
     finish_rollout(batch)   of TRL's rollout, with advantages: what the loss gets
     score_chunk(model, ...) log-probabilities and entropies of a chunk of rows; perhaps further figures
     count_passes()          forward and backward passes that learn from a rollout
+    find_shared(model)      the backbone that computes prompts once for several completions, if there are such
     policy_alone()          inside, the policy has nothing that only its training needs
 
 A completion's key is the run's seed, the number of the rollout, and the completion's place in it: it stays the same if
@@ -31,6 +32,7 @@ Of a loss, over the completion tokens of all ranks:
 What this relies on in TRL is held by tests/test_trl_seam.py, test_row_random.py and test_trimmed.py.
 """
 
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -164,10 +166,11 @@ class Rollouts(Resumable):
         def score(model: nn.Module, *chunk: Any) -> Figures:
             return self.score_chunk(model, *chunk, **wanted)
 
-        with self.accelerator.autocast():
-            return score_trimmed(score, model, *batch, rows, self._find_shared(model))
+        backbone = self.find_shared(model)
+        with nullcontext() if backbone is None else self.accelerator.autocast():
+            return score_trimmed(score, model, *batch, rows, backbone)
 
-    def _find_shared(self, model: nn.Module) -> Any:
+    def find_shared(self, model: nn.Module) -> Any:
         """The backbone that computes the prompt of a group of completions once; None where each computes its own."""
         if self.num_generations == 1 or self.is_fsdp_enabled or self.args.torch_compile:
             return None

@@ -4,11 +4,11 @@
 
 TRL pads every row of a rollout to the rollout's longest prompt and completion, and computes all of it, in scoring
 (policy and reference) and in training, and a prompt again for each of its completions. Here the rows are scored in
-chunks of similar rows, each padded to its own longest one. Where several completions have the same prompt
-(`can_continue`), its keys and values are computed once for those in a chunk, as in decoding, and the completions
-continue from them; the gradient goes the same way back. The figures of the completions' tokens are then put back where
-TRL expects them. They are TRL's but for the rounding of sums in another order. tests/trainers/test_trimmed.py checks
-this, and what it relies on in TRL.
+chunks of similar rows, each padded to its own longest one. Where prompts have several completions (`can_continue`), the
+keys and values of each prompt in a chunk are computed once, as in decoding, and its completions continue from them; the
+gradient goes the same way back. The figures of the completions' tokens are then put back where TRL expects them. They
+are TRL's but for the rounding of sums in another order. tests/trainers/test_trimmed.py checks this, and what it relies
+on in TRL.
 """
 
 import inspect
@@ -145,7 +145,9 @@ def _score_continued(
         input_ids=(prompts[:, :-1] - 1).clamp(min=0), attention_mask=attended,
         position_ids=count_positions(attended, longest - 1), use_cache=True, **{CACHE: cache},
     )  # fmt: skip
-    cache.batch_select_indices(prompt_of)
+    layers: list[Any] = cache.layers
+    for layer in layers:
+        layer.keys, layer.values = _repeat(layer.keys, prompt_of), _repeat(layer.values, prompt_of)
     known, kept = known[prompt_of], max(1, int(in_completion.sum(1).max()))
     ids, own = (one.flip(1) for one in _move(in_completion.flip(1), kept, ids.flip(1), in_completion.flip(1)))
 
@@ -154,8 +156,14 @@ def _score_continued(
         positions = count_positions(attended, kept + 1)
         return model(attention_mask=attended, position_ids=positions, **{CACHE: cache}, **inputs)
 
-    ids = torch.cat([prompts[prompt_of, -1:] - 1, ids], dim=1)
+    ids = torch.cat([(prompts[prompt_of, -1:] - 1).clamp(min=0), ids], dim=1)
     return score(continued, ids, torch.cat([own.new_ones(len(own), 1), own], dim=1).to(mask.dtype), kept), own
+
+
+def _repeat(kept: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Rows of a tensor, some of them several times, so that their gradients are added up in a fixed order: on a CPU
+    that of indexing is not fixed with several threads, and on a GPU that of `index_select` is not."""
+    return kept.index_select(0, rows) if kept.device.type == "cpu" else kept[rows]
 
 
 def _move(kept: torch.Tensor, columns: int, *each: torch.Tensor) -> list[torch.Tensor]:

@@ -91,6 +91,7 @@ CASES = {
     "ppo, separate critic, saved by epochs": (
         [*PPO, "algo.args.critic=separate", "algo.args.max_steps=14", "algo.args.save_strategy=epoch"], [8, 14], 8,
     ),
+    "ppo, groups": ([*PPO, "+algo.args.num_generations=2", "algo.args.max_steps=6"], [4, 6], 4),
     "sft, in random order": (
         ["algo=sft", *GIVEN, "algo.args.train_sampling_strategy=random"], [1, 2, 3, 4, 5, 6, 7], 5
     ),

@@ -292,10 +292,12 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Callout]:
     if unsure:
         shown = ", ".join(f"{mark(label)} ({_tell_unsure(groups[label], column)})" for label in unsure[:FEW])
         more = f" and {len(unsure) - FEW} more" if len(unsure) > FEW else ""
-        parts.append(f"higher on average, but on too few seeds: {shown}{more}")
+        parts.append(f"higher on average, but not to be judged: {shown}{more}")
     title = "Best." if is_best and not unsure else "Which is best is not clear."
     title = "Above all but one." if is_nearly and not unsure else title
-    yield Callout("ok" if of_best and is_best else "info", title if of_best else "Highest.", _close(parts))
+    yield Callout(
+        "ok" if of_best and is_best and not unsure else "info", title if of_best else "Highest.", _close(parts)
+    )
 
 
 def _tell_unsure(group: list[Run], column: Column) -> str:
@@ -442,8 +444,9 @@ def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:
     if unclear := [contrast for contrast in (*main.pairs, *main.starts) if not contrast.verdict]:
         size = write_size(main.column, median(one.detectable for one in (main.pairs or unclear)))
         between = "between settings" if main.pairs else "to the start model"
-        parts.append(f"gaps in {name} {between} below about {size} usually go unseen with these seeds and rows")
-        plans = [(one, _write_needed(one).replace("seeds", "seeds of each")) for one in unclear]
+        parts.append(f"gaps in {name} {between} below about {size} may go unseen with these seeds and rows")
+        asked = [pair for pair in main.pairs if not pair.verdict] or unclear
+        plans = [(one, _write_needed(one).replace("seeds", "seeds of each")) for one in asked]
         shown = [f"{needed} would tell {mark(one.first)} from {mark(one.second)}"
                  for one, needed in plans if needed != TOO_SMALL][:FEW]  # fmt: skip
         parts += shown or [f"those observed are {TOO_SMALL}"]

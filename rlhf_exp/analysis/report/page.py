@@ -254,7 +254,8 @@ def escape_text(text: str) -> str:
 
 def _escape_names(text: str) -> str:
     """`escape_text`, but names between backticks stay as they are."""
-    return re.sub(r"\\`.+?\\`", lambda found: re.sub(r"\\(.)", r"\1", found[0]), escape_text(text))
+    single = r"(?<!`)\\`(?!\\`)(?:(?!\\`).)+\\`(?!\\`)"
+    return re.sub(single, lambda found: re.sub(r"\\(.)", r"\1", found[0]), escape_text(text))
 
 
 def _escape_paragraph(text: str) -> str:

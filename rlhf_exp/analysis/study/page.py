@@ -70,7 +70,8 @@ def write_study(study: Study) -> tuple[Path, str]:
         further = [remark for name, of in apart for remark in _answer_apart(name, of)]
         answer = to_text([*tabulate_study(found), *further]) if found else ""
         titles = [getattr(block, "title", "") for block in described]
-        end = next((place for place, title in enumerate(titles) if title in LATER), len(titles))
+        first = _find_first(described, Figures | Widget | Table)
+        end = next((place for place, title in enumerate(titles) if title in LATER), first)
         described[end:end] = further
         if further:
             healths = [block for _, of in apart for block in of.remarks.main if getattr(block, "title", "") == HEALTH]
@@ -128,10 +129,11 @@ def _answer_apart(name: str, of: Comparison) -> list[Callout]:
     """Of arms that are set apart the remark on the arm that they are compared with, or else on the best, and which of
     their runs have findings."""
     told = [block for block in of.remarks.main if isinstance(block, Callout)] if of.tests else []
-    remarks = [block for block in told if block.kind != "warning" and block.title != AGAINST_START]
+    is_alone = len(of.groups) == 1
+    remarks = [block for block in told if block.kind != "warning" and (block.title != AGAINST_START or is_alone)]
     chosen = [block for block in remarks if block.title.startswith("Against")] or remarks[:1]
     chosen += [block for block in told if block.title == HEALTH and block.kind == "warning"]
-    if len(of.groups) == 1:
+    if is_alone:
         return [block._replace(title="On its own.") for block in chosen]
     return [block._replace(title=f"Separate comparison of `{name}`: {block.title[0].lower()}{block.title[1:]}")
             for block in chosen]  # fmt: skip

@@ -80,6 +80,9 @@ class ActorCritic(Rollouts):
         values = (values_of(states.detach() if self._is_warming_up() else states),) if values_of else ()
         return *found, *values, *([states] if self.keeps_states else ())
 
+    def find_shared(self, model: nn.Module) -> None:
+        """None, since the hidden states of whole rows are read."""
+
     def score_rows(self, model: nn.Module, *args: Any, **kwargs: Any) -> Figures:
         found = super().score_rows(model, *args, **kwargs)
         if not self.keeps_states:

@@ -9,7 +9,7 @@ from importlib import import_module
 import pytest
 
 from rlhf_exp.analysis.report import write_report
-from rlhf_exp.analysis.report.page import TEXTS
+from rlhf_exp.analysis.report.page import TEXTS, Callout, to_markdown
 from rlhf_exp.commands import COMMANDS
 from rlhf_exp.errors import UNPRINTABLE, printable
 from rlhf_exp.runs.files import write_json, write_jsonl
@@ -96,6 +96,12 @@ def test_no_text_of_several_runs_becomes_an_element_of_their_comparison(tmp_path
         return write_report(runs, tmp_path / name)
 
     assert any("<script>alert(1)</script>" in text for text in compare_pages(write).text)
+
+
+def test_only_names_between_single_backticks_stay_as_they_are_in_a_remark():
+    told = "`a_b* c` is above `d`; ``<img src=x>` is not"
+    written = to_markdown([Callout("info", "Best.", told)])
+    assert written == r"> **Best.** `a_b* c` is above `d`; \`\`\<img src=x>\` is not"
 
 
 def test_no_code_for_a_terminal_comes_from_a_text_a_name_a_status_or_a_title(tmp_path, monkeypatch, capsys):
