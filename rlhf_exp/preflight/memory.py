@@ -81,11 +81,12 @@ def _collate_longest(trainer: Any, rows: int) -> Any:
 
 
 def _make_rollout(trainer: Any, rows: int) -> dict[str, torch.Tensor]:
-    """A batch of completions of the whole budget, each after the longest prompt."""
+    """A batch of completions of the whole budget, each after a prompt of its own that is as long as the longest."""
     texts = [{"prompt": text} for text in trainer.train_dataset[:SEARCHED]["prompt"]]
     prompts = encode_prompts(trainer._tokenizer, texts)
     width = trainer.max_completion_length
     ids, zeros = torch.tensor([max(prompts, key=len)] * rows), torch.zeros(rows, width)
+    ids[:, 0] = torch.arange(rows)
     advantages = zeros if hasattr(trainer, "critic") else zeros[:, 0]  # PPO's are of tokens
     found = {"prompt_ids": ids, "completion_ids": ids[:, :1].repeat(1, width), "advantages": advantages}
     found |= {f"{part}_mask": torch.ones_like(found[f"{part}_ids"]) for part in ("prompt", "completion")}
