@@ -167,8 +167,9 @@ def sample_completions(
     """
     if isinstance(model, ModelSource):
         return sample_by_vllm(model, prompt_ids, keys, sampling, eos_ids)
-    rows = prompt_ids if method == "trl" else [*map(list, dict.fromkeys(map(tuple, prompt_ids)))]
-    inputs = pad(rows, pad_id, model.device, left=True)
+    places = dict[tuple[int, ...], int]()  # of the different prompts
+    prompt_of = [places.setdefault(tuple(ids), len(places)) for ids in prompt_ids]
+    inputs = pad(prompt_ids if method == "trl" else [*map(list, places)], pad_id, model.device, left=True)
     warp, uniforms = build_warpers(sampling), None
     if sampling.temperature > 0:
         uniforms = draw_uniforms(keys, sampling.max_new_tokens).to(model.device)
@@ -185,8 +186,8 @@ def sample_completions(
         )
         drawn = output[:, inputs["input_ids"].shape[1] :]
     else:
-        prompt_of = torch.tensor([rows.index(ids) for ids in prompt_ids], device=model.device)
-        drawn = _decode_unended(model, inputs, prompt_of, warp, uniforms, sampling, eos_ids, logps)
+        rows = torch.tensor(prompt_of, device=model.device)
+        drawn = _decode_unended(model, inputs, rows, warp, uniforms, sampling, eos_ids, logps)
     return [_cut_at_eos(row, eos_ids) for row in drawn.tolist()]
 
 

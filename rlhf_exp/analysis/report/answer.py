@@ -57,7 +57,8 @@ CLOSE = 1.05
 TOO_SMALL = "too small to be found"
 WORDS = {1: "higher", 0: "no clear difference", -1: "lower"}
 SIDES = {1: "above", 0: "not clearly different from", -1: "below"}
-AGAINST_START = "Against the start model."
+AGAINST_START, COST, MORE, HEALTH = "Against the start model.", "Cost.", "To know more.", "Health."
+"""Titles of remarks."""
 LOST = "interval too wide to judge"
 
 
@@ -278,12 +279,12 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Callout]:
     where = f"{seeds} seed{'s' * (seeds > 1)}, {main.contrasts[0].rows} rows"
     if best in main.gains and _find_limits(join_groups(groups)):
         where += f"; {_write(main, main.gains[best])} over its own start"
-    is_best = all(pair.verdict for pair in of_best)
-    is_nearly = len(of_best) > FEW and sum(not pair.verdict for pair in of_best) == 1
     levels = {label: mean["value"] for label, mean in means.items() if mean}
     unsure = [label for label in levels if levels[label] > levels[best]]
-    highest = "" if is_best or is_nearly else "The highest is "
-    highest = "Of those that can be judged the highest is " if unsure else highest
+    is_best = not unsure and all(pair.verdict for pair in of_best)
+    is_nearly = not unsure and len(of_best) > FEW and sum(not pair.verdict for pair in of_best) == 1
+    highest = "Of those that can be judged the highest is " if unsure else "The highest is "
+    highest = "" if is_best or is_nearly else highest
     kl = mean_over_seeds(groups[best], columns.KL)
     drift = f" at a KL of {columns.KL.write(exact(kl['value']))} nats" if kl else ""
     parts = [f"{highest}{mark(best)}{_tell_choice(groups, best)}, with a {name} of {level}{drift} ({where})"]
@@ -293,11 +294,8 @@ def _tell_best(groups: Groups, tests: dict[str, Tests]) -> Iterator[Callout]:
         shown = ", ".join(f"{mark(label)} ({_tell_unsure(groups[label], column)})" for label in unsure[:FEW])
         more = f" and {len(unsure) - FEW} more" if len(unsure) > FEW else ""
         parts.append(f"higher on average, but not to be judged: {shown}{more}")
-    title = "Best." if is_best and not unsure else "Which is best is not clear."
-    title = "Above all but one." if is_nearly and not unsure else title
-    yield Callout(
-        "ok" if of_best and is_best and not unsure else "info", title if of_best else "Highest.", _close(parts)
-    )
+    title = "Best." if is_best else "Above all but one." if is_nearly else "Which is best is not clear."
+    yield Callout("ok" if of_best and is_best else "info", title if of_best else "Highest.", _close(parts))
 
 
 def _tell_unsure(group: list[Run], column: Column) -> str:
@@ -404,7 +402,7 @@ def _tell_costs(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
             told = f"{ratio:.1f} times the least ({mark(cheapest)})" if ratio >= CLOSE else "about the least"
             parts.append(f"{column.write(means[best])} {name}, {told}")
     if parts:
-        yield Callout("info", "Cost.", f"A run of {mark(best)} takes {'; '.join(parts)}.")
+        yield Callout("info", COST, f"A run of {mark(best)} takes {'; '.join(parts)}.")
 
 
 def _tell_health(groups: Groups, measured: Groups) -> Callout:
@@ -426,7 +424,7 @@ def _tell_health(groups: Groups, measured: Groups) -> Callout:
         if parts
         else ": no check found anything"
     )
-    return Callout("warning" if parts or collapsed else "ok", "Health.", f"Of {runs} runs{told}.{collapsed}")
+    return Callout("warning" if parts or collapsed else "ok", HEALTH, f"Of {runs} runs{told}.{collapsed}")
 
 
 def _list_findings(run: Run) -> list[str]:
@@ -455,7 +453,7 @@ def _tell_unclear(tests: dict[str, Tests]) -> Iterator[Block]:
             f"not tested, for one seed, or no figures of rows that all share: {', '.join(map(mark, main.untested))}"
         )
     if parts:
-        yield Callout("info", "To know more.", begin(_close(parts)))
+        yield Callout("info", MORE, begin(_close(parts)))
 
 
 def _tell(tests: Tests, contrasts: Sequence[Contrast]) -> str:
@@ -463,7 +461,8 @@ def _tell(tests: Tests, contrasts: Sequence[Contrast]) -> str:
     the start or the named one `above it: ppo (...); ...`. Of many the names alone, if all are alike their number."""
     to_one = contrasts[0].second in (START, tests.named)
     parts = []
-    lost = [contrast for contrast in contrasts if contrast in tests.lost]
+    of_all = tests.lost
+    lost = [contrast for contrast in contrasts if contrast in of_all]
     for verdict, side in SIDES.items():
         alike = [contrast for contrast in contrasts if contrast.verdict == verdict and contrast not in lost]
         if len(alike) == len(contrasts) > (MOST_SIZES if verdict else MOST_FIGURES):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_exp.analysis.frame import stack
-from rlhf_exp.analysis.report.answer import AGAINST_START
+from rlhf_exp.analysis.report.answer import AGAINST_START, COST, HEALTH, MORE
 from rlhf_exp.analysis.report.compare import Comparison, describe_commands, describe_runs, tabulate_study
 from rlhf_exp.analysis.report.curves import HEADING
 from rlhf_exp.analysis.report.groups import Groups, gather
@@ -39,8 +39,7 @@ from rlhf_exp.runs.figures import duration, number, percent
 from rlhf_exp.runs.load import Run, refusing_damage
 from rlhf_exp.runs.records import Completion, Pair
 
-HEALTH = "Health."
-LATER = ("Cost.", "To know more.", HEALTH)
+LATER = (COST, MORE, HEALTH)
 """What an answer has after what the separate comparisons answer."""
 
 
