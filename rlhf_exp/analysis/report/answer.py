@@ -9,6 +9,7 @@ A difference has one interval, at the level that all comparisons of its figure s
 interval includes 0.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -103,11 +104,13 @@ class Tests(NamedTuple):
 
     @property
     def lost(self) -> list[Contrast]:
-        """Those without a verdict of which hardly any difference would have one, since so few seeds differ so much."""
-        usual = median(contrast.detectable for contrast in self.contrasts)
-        wild = {one.first for one in self.starts if one.detectable > FAR * usual}
+        """Those without a verdict of which hardly any difference would have one, since so few seeds differ so much: no
+        two shares differ by more than 1."""
+        most = 1.0 if self.column.kind is SHARES else math.inf
+        most = min(most, FAR * median(contrast.detectable for contrast in self.contrasts))
+        wild = {one.first for one in self.starts if one.detectable > most}
         return [one for one in self.contrasts
-                if not one.verdict and (one.detectable > FAR * usual or wild & {one.first, one.second})]  # fmt: skip
+                if not one.verdict and (one.detectable > most or wild & {one.first, one.second})]  # fmt: skip
 
     def differs_from_all(self, label: str, others: int) -> bool:
         """Whether a setting differs from each of so many others."""
