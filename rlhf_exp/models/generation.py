@@ -44,6 +44,9 @@ Processor = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 FORBIDDEN = "words forbidden"
 """The family whose policies those of other families are combined with."""
+CANDIDATES = 1024
+"""So many tokens hold top_p of nearly every distribution of a trained model; a vocabulary four times as large is not
+sorted where they do."""
 
 
 CACHE_NAMES = ("cache", "past_key_values")
@@ -236,8 +239,24 @@ def build_warpers(sampling: Sampling) -> LogitsProcessorList:
     if sampling.top_k > 0:
         warp.append(TopKLogitsWarper(sampling.top_k))
     if sampling.top_p < 1.0:
-        warp.append(TopPLogitsWarper(sampling.top_p))
+        warp.append(_TopP(sampling.top_p))
     return warp
+
+
+class _TopP(TopPLogitsWarper):  # type: ignore[misc]
+    """The same tokens, from the most probable ones alone where these hold top_p: to sort a large vocabulary takes
+    five times as long."""
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        if scores.shape[-1] < 4 * CANDIDATES:
+            return super().__call__(input_ids, scores)
+        highest = scores.topk(CANDIDATES).values
+        held = (highest - scores.logsumexp(-1, keepdim=True)).exp().cumsum(-1) < self.top_p
+        last = held.sum(-1, keepdim=True).clamp(max=CANDIDATES - 1)
+        kept = scores.masked_fill(scores < highest.gather(-1, last), self.filter_value)
+        if (flat := held[:, -1]).any():
+            kept[flat] = super().__call__(input_ids, scores[flat])
+        return kept
 
 
 def _decode_unended(

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from transformers import TopPLogitsWarper
 
 from rlhf_exp.errors import NonFiniteLoss
-from rlhf_exp.models.generation import Reweight, Sampling, sample_completions
+from rlhf_exp.models.generation import CANDIDATES, Reweight, Sampling, build_warpers, sample_completions
 from rlhf_exp.models.untrained import build_byte_tokenizer
 from tests.building import build_random
 
@@ -101,3 +102,12 @@ def test_a_processor_sees_the_prompt_and_all_tokens_so_far_and_may_forbid_one(mo
     token = plain[0][0]
     forbidden = Sampling(8, temperature, processors=(Reweight(((token, 0.0),)),))
     assert not any(token in ids for ids in sample(model, PROMPTS, forbidden, method))
+
+
+@pytest.mark.parametrize("spread", (0.1, 2, 4, 8))
+@pytest.mark.parametrize("vocabulary", (64, 8 * CANDIDATES))
+def test_the_tokens_of_top_p_are_those_of_transformers(spread, vocabulary):
+    scores = spread * torch.randn(32, vocabulary, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for top_p in (0.1, 0.9, 0.999):
+        expected = TopPLogitsWarper(top_p)(None, scores)
+        assert torch.equal(build_warpers(Sampling(1, top_p=top_p))(None, scores), expected)

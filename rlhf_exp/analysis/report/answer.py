@@ -2,7 +2,7 @@
 how much, at which cost, which runs are sick, and what these runs cannot tell.
 
 tests = compare_figures({"ppo": [run, run], "grpo": [run, run]})   ->  {"held-out accuracy": Tests(TRAINED, ...), ...}
-describe_answer(groups, measured, tests, about)      ->  Answer([Callout("ok", "Best.", "grpo: ..."), ...], [...])
+describe_answer(groups, measured, tests, about)      ->  Answer([Callout("ok", "Best.", "grpo: ..."), ...], [...], ...)
 tabulate_tests(tests, ["held-out accuracy"])         ->  [Heading(...), Table(...), ...]
 
 A difference has one interval, at the level that all comparisons of its figure share, and one verdict: whether that
@@ -68,11 +68,13 @@ class Answer(NamedTuple):
 
     Attributes:
         main: what each varied key changes, what cannot be compared, which setting is the best and what the settings
-            gained (first, if none is clearly the best), its costs, and what is sick or else cannot be told.
+            gained (first, if none is clearly the best), and what is sick.
+        rest: what the best costs, and what cannot be told.
         more: the answers to further questions.
     """
 
     main: list[Block]
+    rest: list[Block]
     more: list[Block]
 
 
@@ -180,18 +182,15 @@ def find_about(groups: Groups, tests: dict[str, Tests]) -> list[str]:
 def describe_answer(groups: Groups, measured: Groups, tests: dict[str, Tests], about: Collection[str]) -> Answer:
     """A remark for each question: on the runs that were `measured`, and on the health of all. Of several tasks no
     setting is the best."""
-    health, unclear = _tell_health(groups, measured), [*_tell_unclear(tests)]
     is_one_task = len({run.info.task for run in join_groups(measured)}) == 1
     best = [*_tell_best(measured, tests)] if is_one_task else []
     pairs, starts = [*_tell_pairs(tests)] if is_one_task else [], [*_tell_starts(measured, tests)]
     others, costs = ([*_tell_others(tests, about)], [*_tell_costs(measured, tests)]) if is_one_task else ([], [])
     keys = [*_tell_keys(measured, tests)] if is_one_task else []
     gains, further = (pairs, starts) if any(found.named for found in tests.values()) else (starts, pairs)
-    is_ok = health.kind == "ok"
-    last = [*(unclear if is_ok else ()), health]
     first = [*best, *gains] if any(block.kind == "ok" for block in best) else [*gains, *best]
-    return Answer([*keys, *_tell_limits(groups, measured), *first, *costs, *last],
-                  [*further, *others, *(() if is_ok else unclear)])  # fmt: skip
+    main = [*keys, *_tell_limits(groups, measured), *first, _tell_health(groups, measured)]
+    return Answer(main, [*costs, *_tell_unclear(tests)], [*further, *others])
 
 
 def tell_judge(judge: str, without: Sequence[str]) -> Iterator[Block]:
@@ -241,7 +240,7 @@ def _tell_limits(groups: Groups, measured: Groups) -> Iterator[Block]:
     runs = join_groups(measured)
     limits = _find_limits(runs)
     parts = [f"{key} differs ({', '.join(of)}): {TEXTS['limits'][key]}" for key, of in limits.items()]
-    parts += ["compare gains, not levels"] if {"model", "max_tokens"} & limits.keys() else []
+    parts += ["gains allow for that, levels do not"] if {"model", "max_tokens"} & limits.keys() else []
     if any(map(REWARD.read, runs)) and REWARD not in list_ranked(runs):
         parts.append("settings learned from different rewards, so that their rewards are not compared")
     sampled = [read(run, "trained", "accuracy" if run.trains_scorer else "tokens") for run in runs]
@@ -350,9 +349,9 @@ def _tell_keys(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:
         for key, effects in found
     ]
     if parts:
-        starts = " of gains, since start models or budgets differ," * by_gain
-        parts.append(f"each is a mean{starts} over the settings that differ in that key alone")
-        yield Callout("info", "What mattered.", _close(parts))
+        gains = "; gains are compared, since start models or budgets differ" * by_gain
+        more = "each takes all settings that differ in that key alone, which tell more than one setting does"
+        yield Callout("info", "What mattered.", f"{_close(parts)} {begin(more)}{gains}.")
 
 
 def _tell_starts(groups: Groups, tests: dict[str, Tests]) -> Iterator[Block]:

@@ -88,8 +88,11 @@ class Comparison:
         return told._replace(main=[*answer.tell_judge(self.judge, without), *told.main])
 
 
-def describe_runs(found: Comparison) -> list[Block]:
+def describe_runs(found: Comparison, apart: Sequence[Block] = ()) -> list[Block]:
     """Blocks for runs, the settings sorted by result.
+
+    Args:
+        apart: what other runs answer, which are compared by themselves.
 
     Raises:
         UnknownSetting: no setting is called as the named one.
@@ -98,10 +101,11 @@ def describe_runs(found: Comparison) -> list[Block]:
     measured, tests, about = found.measured, found.tests, found.about
     shared = ", ".join(f"{name}={value}" for name, value in find_shared(runs).items() if value)
     blocks: list[Block] = [Heading(f"{len(runs)} runs compared", 1), Text(f"Shared by all: {shared or 'nothing'}.")]
-    main, more = found.remarks
-    blocks += [Heading("Answer"), *main]
+    main, rest, more = found.remarks
+    gains, *others = _plot_results(found.judged, tests)
+    blocks += [Heading("Answer"), *main, *_show([gains]), *apart, *rest]
     all_runs = _runs_table(found, names)
-    blocks += _describe_results(found, all_runs) if measured else [Heading("Runs"), all_runs]
+    blocks += _describe_results(found, all_runs, others)
     blocks += [Heading("What else was seen"), *more] if more else []
     for run in runs:
         blocks += describe_status(run, f"{names[run.path]}.")
@@ -121,29 +125,33 @@ def describe_commands(commands: Iterable[str | None]) -> list[Block]:
     return [Heading("How to repeat it"), *codes] if len(codes) == len(known) <= MANY else []
 
 
-def tabulate_study(found: Comparison) -> list[Block]:
-    """A row per setting, with its seeds and the main figures, and the answer in three sentences."""
+def tabulate_study(found: Comparison, apart: Sequence[Block] = ()) -> list[Block]:
+    """A row per setting, with its seeds and the main figures, and the answer; `apart` as of `describe_runs`."""
     if not found.measured:
         return [Text("No run was measured after training.")]
     shown = _choose(columns.SHORT, found.about, found.judged)
-    return [_table(found.judged, shown, found.tests), Text(_explain(shown, found.tests)), *found.remarks.main]
+    return [_table(found.judged, shown, found.tests), Text(_explain(shown, found.tests)), *found.remarks.main, *apart,
+            *found.remarks.rest]  # fmt: skip
 
 
-def _describe_results(found: Comparison, all_runs: Table) -> list[Block]:
+def _show(plots: list[Plot]) -> list[Block]:
+    """The plots that have anything to show."""
+    return [Figures(drawn)] if (drawn := [plot for plot in plots if plot.panels[0].lines]) else []
+
+
+def _describe_results(found: Comparison, all_runs: Table, plots: list[Plot]) -> list[Block]:
     """Figures over seeds, or of single runs, and over two swept keys."""
     measured, tests = found.measured, found.tests
-    gains, *others = _plot_results(found.judged, tests)
-    figures, more = ([Figures(drawn)] if (drawn := [plot for plot in plots if plot.panels[0].lines]) else []
-                     for plots in ([gains], others))  # fmt: skip
     main = answer.find_main(tests)
+    differences = [*list_differences(measured), *_show(plots), *describe_grid(measured, main)] if measured else []
     if main is None:
-        return [*figures, Heading("Runs"), all_runs, *list_differences(measured), *more, *describe_grid(measured, main)]
+        return [Heading("Runs"), all_runs, *differences]
     shown = _choose(columns.MEASURED, found.about, found.judged)
     table = _table(found.judged, shown, tests)
     marked = f"{NOTES['marked']} " if table.marked else ""
     blocks: list[Block] = [Heading("Results over seeds"), table, Text(_explain(shown, tests))]
     blocks.append(footnote(f"{marked}{NOTES['seeds']} {join_notes(shown)}"))
-    return [*figures, *blocks, *list_differences(measured), *more, *describe_grid(measured, main)]
+    return [*blocks, *differences]
 
 
 def _explain(shown: list[Column], tests: dict[str, answer.Tests]) -> str:

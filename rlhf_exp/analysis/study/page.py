@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_exp.analysis.frame import stack
-from rlhf_exp.analysis.report.answer import AGAINST_START, COST, HEALTH, MORE
+from rlhf_exp.analysis.report.answer import AGAINST_START, HEALTH
 from rlhf_exp.analysis.report.compare import Comparison, describe_commands, describe_runs, tabulate_study
 from rlhf_exp.analysis.report.curves import HEADING
 from rlhf_exp.analysis.report.groups import Groups, gather
@@ -39,9 +39,6 @@ from rlhf_exp.runs.figures import duration, number, percent
 from rlhf_exp.runs.load import Run, refusing_damage
 from rlhf_exp.runs.records import Completion, Pair
 
-LATER = (COST, MORE, HEALTH)
-"""What an answer has after what the separate comparisons answer."""
-
 
 def write_study(study: Study) -> tuple[Path, str]:
     """Write the report on the runs that there are; returns the path of report.html, and the answer for a terminal.
@@ -64,14 +61,13 @@ def write_study(study: Study) -> tuple[Path, str]:
         stages = {job.folder: stage for stage in study.stages.values() for job in stage.jobs}
         compared, *others = _divide(stages, [run for run in runs if run.trains], labels) or [runs]
         found = Comparison(compared, stages[compared[0].path].against, labels) if len(compared) > 1 else None
-        _, *described = describe_runs(found) if found else describe_run(compared[0])
         apart = [_compare_apart(family, stages, labels) for family in others]
         further = [remark for name, of in apart for remark in _answer_apart(name, of)]
-        answer = to_text([*tabulate_study(found), *further]) if found else ""
-        titles = [getattr(block, "title", "") for block in described]
-        first = _find_first(described, Figures | Widget | Table)
-        end = next((place for place, title in enumerate(titles) if title in LATER), first)
-        described[end:end] = further
+        _, *described = describe_runs(found, further) if found else [*describe_run(compared[0])]
+        answer = to_text(tabulate_study(found, further)) if found else ""
+        if not found:
+            place = _find_first(described, Figures | Widget | Table)
+            described[place:place] = further
         if further:
             healths = [block for _, of in apart for block in of.remarks.main if getattr(block, "title", "") == HEALTH]
             are_clean = all(getattr(block, "kind", "") == "ok" for block in healths)
@@ -81,8 +77,9 @@ def write_study(study: Study) -> tuple[Path, str]:
         blocks: list[Block] = [Heading(study.title, 1), Text(study.asks), *described]
         plots = {plot.name: plot for block in to_plain(blocks) if isinstance(block, Figures) for plot in block.plots}
         shown = Figures([plots[name] for name in study.pictures if name in plots])
-        end = _find_first(blocks, Figures | Widget)
-        told = [*blocks[:end], shown, *_take_table(blocks[end:]), *claims,
+        end = max(0, _find_first(blocks, Table) - 1)  # its heading
+        texts = [block for block in blocks[:end] if not isinstance(block, Figures | Widget)]
+        told = [*texts, shown, *blocks[end : end + 2], *claims,
                 Text("report.html has all, tables/ every table."), *repeat]  # fmt: skip
         alone = {arm: group for arm, group in done.items() if not group[0].trains}
         place = next((i for i, block in enumerate(blocks) if block == HEADING), len(blocks))
@@ -133,7 +130,7 @@ def _answer_apart(name: str, of: Comparison) -> list[Callout]:
     chosen = [block for block in remarks if block.title.startswith("Against")] or remarks[:1]
     chosen += [block for block in told if block.title == HEALTH and block.kind == "warning"]
     if is_alone:
-        return [block._replace(title="On its own.") for block in chosen]
+        return [block._replace(title=f"`{name}` on its own.") for block in chosen]
     return [block._replace(title=f"Separate comparison of `{name}`: {block.title[0].lower()}{block.title[1:]}")
             for block in chosen]  # fmt: skip
 
@@ -144,12 +141,6 @@ def _name_health(block: Block, are_others_clean: bool) -> Block:
         return block
     more = " In the separate comparisons no check found anything." if are_others_clean else ""
     return block._replace(title="Health of the main comparison.", text=block.text + more)
-
-
-def _take_table(blocks: Sequence[Block]) -> Sequence[Block]:
-    """The first table with its heading."""
-    place = _find_first(blocks, Table)
-    return blocks[max(0, place - 1) : place + 1]
 
 
 def _write_tables(blocks: Sequence[Block], folder: Path) -> None:

@@ -55,8 +55,8 @@ def said(groups, measured=None, named=None):
     """The remarks of the answer by their titles."""
     measured = groups if measured is None else measured
     tests = compare_figures(measured, named)
-    main, more = describe_answer(groups, measured, tests, find_about(measured, tests))
-    return {without_marks(block.title): without_marks(block.text) for block in [*main, *more]}
+    parts = describe_answer(groups, measured, tests, find_about(measured, tests))
+    return {without_marks(block.title): without_marks(block.text) for part in parts for block in part}
 
 
 def test_of_few_settings_all_pairs_are_compared_and_the_best_is_named_first(groups):
@@ -90,12 +90,9 @@ def test_the_answer_tells_the_figures_that_a_change_is_about(groups):
 
 def test_a_study_says_what_is_best_what_was_gained_and_what_is_sick_or_cannot_be_told(groups):
     tests = compare_figures(groups)
-    assert [block.title for block in describe_answer(groups, groups, tests, []).main] == [
-        "Against the start model.",
-        "Which is best is not clear.",
-        "To know more.",
-        "Health.",
-    ]
+    main, rest, _ = ([block.title for block in part] for part in describe_answer(groups, groups, tests, []))
+    assert main == ["Against the start model.", "Which is best is not clear.", "Health."]
+    assert rest == ["To know more."]
     groups["bnpo"][0].info.status = "failed"
     groups["bnpo"][1].info.max_tokens = 32
     tests = compare_figures(groups, "bnpo")

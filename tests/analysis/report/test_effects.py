@@ -32,7 +32,7 @@ def test_each_key_is_compared_over_the_settings_that_differ_in_it_alone(swept):
     first, caution, *_ = said(swept)
     assert (first, caution) == ("What mattered.", "Caution.")
     told = said(swept)["What mattered."]
-    assert told.endswith(", over the settings that differ in that key alone.")
+    assert "Each takes all settings that differ in that key alone" in told and told.endswith("budgets differ.")
     assert "loss_type: grpo is above bnpo (+" in told and " is not clearly different from 0." in told
 
 
