@@ -44,7 +44,7 @@ Processor = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 FORBIDDEN = "words forbidden"
 """The family whose policies those of other families are combined with."""
-CANDIDATES = 1024
+CANDIDATES = 2048
 """So many tokens hold top_p of nearly every distribution of a trained model; a vocabulary four times as large is not
 sorted where they do."""
 
@@ -244,8 +244,8 @@ def build_warpers(sampling: Sampling) -> LogitsProcessorList:
 
 
 class _TopP(TopPLogitsWarper):  # type: ignore[misc]
-    """The same tokens, from the most probable ones alone where these hold top_p: to sort a large vocabulary takes
-    five times as long."""
+    """The same tokens (one at the border may differ by rounding), from the most probable ones alone where these hold
+    top_p: to sort a large vocabulary takes three to five times as long."""
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if scores.shape[-1] < 4 * CANDIDATES:

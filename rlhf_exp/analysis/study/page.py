@@ -64,14 +64,14 @@ def write_study(study: Study) -> tuple[Path, str]:
         apart = [_compare_apart(family, stages, labels) for family in others]
         further = [remark for name, of in apart for remark in _answer_apart(name, of)]
         _, *described = describe_runs(found, further) if found else [*describe_run(compared[0])]
-        answer = to_text(tabulate_study(found, further)) if found else ""
+        answer = tabulate_study(found, further) if found else []
         if not found:
             place = _find_first(described, Figures | Widget | Table)
             described[place:place] = further
         if further:
             healths = [block for _, of in apart for block in of.remarks.main if getattr(block, "title", "") == HEALTH]
             are_clean = all(getattr(block, "kind", "") == "ok" for block in healths)
-            described = [_name_health(block, are_clean) for block in described]
+            described, answer = ([_name_health(block, are_clean) for block in of] for of in (described, answer))
         shutil.rmtree(study.out / "tables", ignore_errors=True)
         claims = _write_claims(study, study.claims, done) if study.claims else []
         blocks: list[Block] = [Heading(study.title, 1), Text(study.asks), *described]
@@ -92,7 +92,7 @@ def write_study(study: Study) -> tuple[Path, str]:
         head = ["arm", "runs finished", "time of all", "most memory", "sets"]
         blocks += [Heading("Stages"), Table(head, rows), *repeat]
         _write_tables(blocks, study.out / "tables")
-        return write_page(blocks, study.out, told=told), answer
+        return write_page(blocks, study.out, told=told), to_text(answer)
 
 
 def _write_claims(study: Study, path: Path, groups: Groups) -> list[Block]:
