@@ -143,7 +143,7 @@ def plot_gains(gains: Sequence[tuple[str, Interval]], figure: "Column", tested: 
                 lines += [Line([edge] * len(rows), rows, style=own | {"marker": marker})] if len(rows) else []
     name = "accuracy" if figure.kind is SHARES else figure.name
     more = "; an arrow: the interval goes on" if any(not line.label for line in lines) else ""
-    caption = f"Gain in held-out {name} over the start model, with its interval{more}"
+    caption = f"Gain in held-out {name} over the start model, with its interval: 95% for all comparisons together{more}"
     panel = Panel(f"gain in held-out {name}{unit}", "", lines, [cut(label) for label, _ in gains])
     return Plot("gains", caption, [panel], 1.0 + 0.36 * len(gains))
 
