@@ -28,10 +28,10 @@ def check_judge(experiment: Experiment, texts: Sequence[tuple[str, Row]]) -> lis
         return []
     texts = texts[:ROWS]
     filled = [asked.fill_in(row["prompt"], text) for text, row in texts]
-    first, again = [*asked.ask_all(filled)], [*asked.ask_all(filled)]
-    empty = asked.ask_all([asked.fill_in(row["prompt"], "") for _, row in texts])
+    nothing = [asked.fill_in(row["prompt"], "") for _, row in texts]
+    first, again, empty = ([*asked.ask_all(of, "judge")] for of in (filled, filled, nothing))
     same = wilson(sum(map(float.__eq__, first, again)), len(first))
-    gap = mean_interval([score - nothing for score, nothing in zip(first, empty, strict=True)])
+    gap = mean_interval([score - none for score, none in zip(first, empty, strict=True)])
     said = f"{percent(same)} of {len(first)} texts get the same score a second time"
     found = [Check("judge_repeats", judge(False, (same["high"] or 0) < CLOSE), said, {"same": same})]
     said = f"texts score {fmean(first):.2f} on average, {number('+.2f')(gap)} beyond an empty answer"
@@ -54,7 +54,7 @@ def _check_pairs(experiment: Experiment, asked: Judge) -> Check:
     pairs = experiment.task.pairs[:ROWS]
     if not pairs:
         return Check("judge_pairs", "skipped", "no pairs with labels are held out")
-    sides = [asked.ask_all([asked.fill_in(row["prompt"], read_text(row[side])) for row in pairs])
+    sides = [asked.ask_all([asked.fill_in(row["prompt"], read_text(row[side])) for row in pairs], "judge")
              for side in ("chosen", "rejected")]  # fmt: skip
     right = share_interval([(better > worse) + (better == worse) / 2 for better, worse in zip(*sides, strict=True)], 2)
     said = f"the chosen answer scores higher in {percent(right)} of {len(pairs)} held-out pairs (a tie is half)"

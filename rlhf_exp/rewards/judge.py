@@ -26,6 +26,7 @@ from urllib.request import Request, urlopen
 from rlhf_exp.errors import ConfigError, name_error
 from rlhf_exp.graders import read_text
 from rlhf_exp.graders.user_code import RewardError
+from rlhf_exp.progress import progress
 from rlhf_exp.rewards.table import KEY, RUBRIC
 from rlhf_exp.runs.records import Judged, append, read_lines
 
@@ -75,10 +76,12 @@ class Judge:
 
         return re.sub(f"{{({'|'.join(values)})}}", replace, self._rubric)
 
-    def ask_all(self, texts: Sequence[str]) -> Iterator[float]:
-        """The score of each text, `parallel` of them at the same time."""
-        with ThreadPoolExecutor(self._keys.parallel) as pool:
-            yield from pool.map(self.ask, texts)
+    def ask_all(self, texts: Sequence[str], title: str | None = None) -> Iterator[float]:
+        """The score of each text, `parallel` of them at the same time; progress is shown under `title`."""
+        with ThreadPoolExecutor(self._keys.parallel) as pool, progress(len(texts), title, "answer") as bar:
+            for score in pool.map(self.ask, texts):
+                bar.update()
+                yield score
 
     def ask(self, text: str) -> float:
         """The score of one text, from 0 to 1, asked anew.

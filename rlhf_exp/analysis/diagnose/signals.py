@@ -124,11 +124,10 @@ class Signals:
         """At each step how many standard errors of a difference between two rows a change of the correct share by 1, by
         `angle`, is: from the mean jump between the rows so far, since the completions of a group are alike; at most as
         many as if they were independent."""
-        completions = self.arg("per_device_train_batch_size", 8) * self.arg("gradient_accumulation_steps", 1)
         way, errors = 1e-3, {}
         for rows, ((_, before), (step, share)) in enumerate(pairwise(self.series("outcome/correct")), 1):
             way += abs(angle(share) - angle(before))
-            errors[step] = min(math.sqrt(completions / 2), MEAN_DISTANCE * rows / way)
+            errors[step] = min(math.sqrt(self.completions / 2), MEAN_DISTANCE * rows / way)
         return errors
 
     def fall_in_errors(self) -> Series:
@@ -138,6 +137,11 @@ class Signals:
             return []
         error = math.sqrt(2 / rows)
         return [(step, (angle(series[0][1]) - angle(value)) / error) for step, value in series[1:]]
+
+    @property
+    def completions(self) -> float:
+        """Of a step."""
+        return self.arg("per_device_train_batch_size", 8) * self.arg("gradient_accumulation_steps", 1)
 
     @cached_property
     def planned_steps(self) -> float:

@@ -173,6 +173,16 @@ def test_cause_and_remedy_follow_from_the_settings_and_the_other_series(name, co
     assert cause in finding.cause and remedy in (finding.remedy, ...)
 
 
+def test_equal_rewards_of_few_groups_or_at_the_end_of_a_rise_say_little():
+    half, risen = {"frac_reward_zero_std": lambda x: 0.5}, {"outcome/correct": None, "reward": lambda x: 0.2 + x}
+    args = {"num_generations": 8, "per_device_train_batch_size": 16}
+    cases = ((half, args | {"per_device_train_batch_size": 256}), (half, args), (half | risen, args))
+    many, few, solved = (
+        score("no_reward_variance", make_metrics("grpo", courses), make_config(args=of)) for courses, of in cases
+    )
+    assert solved < few < many / 2
+
+
 LONGER = ["algo.args.num_generations=32", "+algo.args.max_steps=800"]
 
 

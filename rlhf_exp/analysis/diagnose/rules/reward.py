@@ -4,9 +4,19 @@ import math
 from statistics import correlation
 
 from rlhf_exp.algorithms import DEMONSTRATIONS
-from rlhf_exp.analysis.diagnose.courses import START_ROWS, angle, combine, last_quarter, log, mean, recent, worst
+from rlhf_exp.analysis.diagnose.courses import (
+    START_ROWS,
+    Course,
+    angle,
+    combine,
+    last_quarter,
+    log,
+    mean,
+    recent,
+    worst,
+)
 from rlhf_exp.analysis.diagnose.rule import ONLINE, Suspicion, rule
-from rlhf_exp.analysis.diagnose.rules.answers import less_right
+from rlhf_exp.analysis.diagnose.rules.answers import CORRECT, less_right
 from rlhf_exp.analysis.diagnose.signals import Signals, show
 from rlhf_exp.tasks.task import find_task
 
@@ -63,8 +73,9 @@ def _explain_silence(run: Signals) -> Why:
 @rule("warning", "frac_reward_zero_std|reward_std", of=ONLINE)
 def no_reward_variance(run: Signals) -> Suspicion | None:
     """Minus the log of the recent share of groups whose rewards differ, over that which the correct share and the size
-    of the groups let expect, less a rise of the correct share, with which more groups are all right; the others have
-    advantage 0 and teach nothing. Without groups it is whether the rewards of a step differ at all."""
+    of the groups let expect, less a rise of the correct share, with which more groups are all right, or where there is
+    none of the reward; the others have advantage 0 and teach nothing. Of few groups the share counts as two standard
+    errors less. Without groups it is whether the rewards of a step differ at all."""
     if run.is_control:
         return None
     of_groups = run.series("frac_reward_zero_std")
@@ -74,8 +85,14 @@ def no_reward_variance(run: Signals) -> Suspicion | None:
     evidence = which.format(mean(quarter))
     evidence += f", with {mean(correct):.0%} of the completions correct" if correct else ""
     chance = _expect_silence(run) if of_groups else {}
-    course = [(step, log(1.01 - chance.get(step, 0.0)) - log(1.01 - share))
-              for step, share in recent(silent, least=MANY_ROWS)]  # fmt: skip
+    groups = MANY_ROWS * run.completions / run.arg("num_generations", 8)
+    course: Course = [
+        (step, log(1.01 - chance.get(step, 0.0)) - log(1.01 - share + 2 * math.sqrt(share * (1 - share) / groups)))
+        for step, share in recent(silent, least=MANY_ROWS)
+    ]
+    if not run.series(CORRECT):
+        gained = run.rise("reward", lambda value: value / run.spread)
+        course = combine(lambda score, rise: score - max(rise, 0.0), course, gained)
     return Suspicion(less_right(run, course), *_explain_silence(run), evidence)
 
 
