@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 KINDS = ("healthy", "healthy_test", "failures")
 OTHERS = ("others", "others_failures", "others_developed", "others_failures_developed")
-"""Runs of others.py, which are in no calibration."""
+"""Runs of others.py, which are in no calibration; those of real.py are neither."""
+REAL = tuple(name.replace("others", "real") for name in OTHERS)
 KEPT = ("which", "id", "sample", "decoding", "completion", "tokens", "truncated", "outcome", "extracted", "rewards",
         "reward", "kl")  # fmt: skip
 """Of a row of samples.jsonl."""
@@ -54,9 +55,9 @@ def write_archive(root: Path = ROOT, to: Path = HERE) -> None:
         print(f"{kind}: {len(kept)} runs, {(to / f'{kind}.jsonl.xz').stat().st_size / 1e6:.2f} MB")
 
 
-def write_others(root: Path = ROOT, to: Path = HERE) -> None:
-    """Pack the runs of others.py below `root`."""
-    for kind in OTHERS:
+def write_others(kinds: tuple[str, ...] = OTHERS, root: Path = ROOT, to: Path = HERE) -> None:
+    """Pack the runs of others.py, or with REAL of real.py, below `root`."""
+    for kind in kinds:
         packed = [json.dumps(pack(folder)) for folder in sorted((root / kind).glob("*")) if is_done(folder)]
         (to / f"{kind}.jsonl.xz").write_bytes(lzma.compress("\n".join(packed).encode(), preset=9))
         print(f"{kind}: {len(packed)} runs")

@@ -4,6 +4,7 @@ python bench/calibration/run.py                      # healthy runs and failures
 python bench/calibration/run.py --only dpo kto --seeds 100 --root /tmp/pilot
 python bench/calibration/run.py --preflight          # their first steps alone, with the preflight on
 python bench/calibration/run.py --others             # settings and kinds of others, which are in no calibration
+python bench/calibration/run.py --real               # those of a real model, which are in none either
 """
 
 import argparse
@@ -12,8 +13,10 @@ import shutil
 import time
 import traceback
 from pathlib import Path
+from types import ModuleType
 
 import others
+import real
 import torch
 from settings import DEVELOPED, FAILURES, HEALTHY, PREPARED, ROOT, SEEDS, SHARED
 
@@ -32,12 +35,18 @@ def main() -> None:
     arguments.add_argument("--seeds", nargs="+", type=int)
     arguments.add_argument("--preflight", action="store_true")
     arguments.add_argument("--others", action="store_true")
+    arguments.add_argument("--real", action="store_true")
     arguments.add_argument("--part", nargs=2, type=int, default=[0, 1], help="0 2 and 1 2: for two workers")
     given = arguments.parse_args()
     torch.set_num_threads(1)
     pipeline._report_and_push = lambda cfg, folder: 0  # type: ignore[assignment]  # a tenth of a run's time
-    prepare()
-    plan = list_others() if given.others else list_runs(given.seeds)
+    plan = list_runs(given.seeds)
+    if given.others or given.real:
+        plan = list_others("real", real) if given.real else list_others("others", others)
+    if given.real:
+        (ROOT / "prepared").mkdir(parents=True, exist_ok=True)
+        real.write_sums()
+    prepare(real.PREPARED if given.real else PREPARED)
     plan = [one for one in plan if not given.only or one[1] in given.only]
     if given.preflight:
         plan = [
@@ -57,9 +66,9 @@ def main() -> None:
         print(f"STATE {time.strftime('%H:%M:%S')} {done} {kind}/{name}-{seed}", flush=True)
 
 
-def prepare() -> None:
+def prepare(runs: dict[str, list[str]]) -> None:
     """Make the runs that others start from, where they are not made yet."""
-    for name, overrides in PREPARED.items():
+    for name, overrides in runs.items():
         execute([*overrides, "seed=0", f"output_dir={ROOT}/prepared/{name}"], ROOT / "prepared" / name)
 
 
@@ -80,18 +89,19 @@ def list_runs(seeds: list[int] | None = None) -> list[tuple[str, str, int, list[
     return plan
 
 
-def list_others() -> list[tuple[str, str, int, list[str]]]:
-    """As `list_runs`, of others.py: those that rules were mended on first."""
+def list_others(kind: str, of: ModuleType) -> list[tuple[str, str, int, list[str]]]:
+    """As `list_runs`, of others.py or real.py, seed by seed: those that rules may be mended on first."""
     plan = []
-    for part, healthy, failures in (
-        ("_developed", others.HEALTHY_DEVELOPED, others.FAILURES_DEVELOPED),
-        ("", others.HEALTHY, others.FAILURES),
-    ):
-        for seed in others.SEEDS["healthy"]:
-            plan += [(f"others{part}", name, seed, [*given, f"seed={100 * seed + place}"])
+    for repeat in range(2):
+        for part, healthy, failures in (
+            ("_developed", of.HEALTHY_DEVELOPED, of.FAILURES_DEVELOPED),
+            ("", of.HEALTHY, of.FAILURES),
+        ):
+            seed = of.SEEDS["healthy"][repeat]
+            plan += [(f"{kind}{part}", name, seed, [*given, f"seed={100 * seed + place}"])
                      for place, (name, given) in enumerate(healthy.items())]  # fmt: skip
-        for seed in others.SEEDS["failures"]:
-            plan += [(f"others_failures{part}", name, seed, [*given, *OFF, f"seed={seed}"])
+            seed = of.SEEDS["failures"][repeat]
+            plan += [(f"{kind}_failures{part}", name, seed, [*given, *OFF, f"seed={seed}"])
                      for name, given in failures.items()]  # fmt: skip
     return plan
 

@@ -17,10 +17,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from archive import KINDS, OTHERS, Archived, read_archive
+from archive import KINDS, OTHERS, REAL, Archived, read_archive
 from onset import list_onsets
 from others import MEANT as MEANT_OTHERS
 from public import PUBLIC, flag
+from real import MEANT as MEANT_REAL
 from scipy.stats import beta
 from settings import CHECKS, DEVELOPED, GAINED_NOTHING, HERE, MEANT, SEVERAL_FAULTS
 
@@ -34,7 +35,7 @@ BEGIN, END = "<!-- tables: begin (make calibrate) -->", "<!-- tables: end -->"
 
 
 def main() -> None:
-    runs = {kind: read_archive(kind) for kind in (*KINDS, *OTHERS)}
+    runs = {kind: read_archive(kind) for kind in (*KINDS, *OTHERS, *REAL)}
     calibration, verdicts, fresh = calibrate(runs)
     save_calibration(calibration)
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
@@ -53,7 +54,8 @@ def list_parts(
         describe_runs(runs),
         list_false_alarms(runs, calibration, fresh, crossed),
         list_failures(verdicts),
-        list_others(runs, calibration),
+        list_others(runs, calibration, "others", "Settings and kinds of failure of others", MEANT_OTHERS),
+        list_others(runs, calibration, "real", "Those of SmolLM2-135M-Instruct", MEANT_REAL),
         describe_onsets(verdicts),
         list_remedies(),
         list_public(runs, crossed, verdicts),
@@ -230,12 +232,14 @@ def list_failures(verdicts: list[dict[str, Any]]) -> tuple[str, str]:
     return "\n\n".join(page), f"{said}\n\n{table(head, details)}"
 
 
-def list_others(runs: dict[str, list[Archived]], calibration: Calibration) -> tuple[str, str]:
+def list_others(
+    runs: dict[str, list[Archived]], calibration: Calibration, of: str, called: str, meant: dict[str, tuple[str, str]]
+) -> tuple[str, str]:
     """How the diagnosis does on settings and kinds that no rule was made on, and on those that rules were mended on."""
     sums, of_settings, of_kinds = [], [], []
-    for title, part in (("**test, looked at once**", ""), ("rules were mended on these", "_developed")):
-        healthy = [(run, list_false(run, calibration)) for run in runs[f"others{part}"]]
-        sick = [judge(run, calibration, set(), MEANT_OTHERS) for run in runs[f"others_failures{part}"]]
+    for title, part in (("**test**", ""), ("rules were mended on these", "_developed")):
+        healthy = [(run, list_false(run, calibration)) for run in runs[f"{of}{part}"]]
+        sick = [judge(run, calibration, set(), meant) for run in runs[f"{of}_failures{part}"]]
         named = [weigh_kind([v["verdict"] for v in sick if v["run"].name == kind]) for kind in by_name(sick)]
         settings = dict.fromkeys(run.name for run, _ in healthy)
         flagged = {run.name for run, by in healthy if by}
@@ -250,11 +254,12 @@ def list_others(runs: dict[str, list[Archived]], calibration: Calibration) -> tu
             of_settings.append([f"`{name}`", title, f"{sum(map(bool, found))} of {len(found)}", most_common(found, 3)])
         for name in by_name(sick):
             of_kind = [v for v in sick if v["run"].name == name]
-            of_kinds.append([f"`{name}`", title, MEANT_OTHERS[name][0], measure_harm([v["run"] for v in of_kind]),
+            of_kinds.append([f"`{name}`", title, meant[name][0], measure_harm([v["run"] for v in of_kind]),
                              count(of_kind), most_common((v["flagged"] for v in of_kind), 4)])  # fmt: skip
-    page = "Settings and kinds of failure of others (`bench/calibration/others.py`), by the diagnosis alone:"
+    page = f"{called} (`bench/calibration/{of}.py`), by the diagnosis alone:"
     head = ["failure", "", "meant to show as", "accuracy, points", "rightly / wrongly / passed", "findings (runs)"]
     tested, mended = table(["", "of"], sums[:4]), table(["", "of"], sums[4:])
+    tested, mended = (tested, mended) if runs[of] else (mended, "")  # the test is not looked at yet
     more = [mended, table(["healthy setting", "", "flagged", "by"], of_settings), table(head, of_kinds)]
     return f"{page}\n\n{tested}", "\n\n".join(more)
 

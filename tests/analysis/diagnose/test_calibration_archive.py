@@ -33,7 +33,7 @@ def test_induced_failures_are_named_as_often_as_the_shipped_calibration_says(ben
 
 @pytest.mark.learning
 def test_shipped_calibration_is_that_of_the_archived_runs(bench):
-    runs = {kind: bench.read_archive(kind) for kind in (*bench.KINDS, *bench.OTHERS)}
+    runs = {kind: bench.read_archive(kind) for kind in (*bench.KINDS, *bench.OTHERS, *bench.REAL)}
     calibration, verdicts, fresh = bench.calibrate(runs)
     assert calibration.scores == load_calibration().scores
     assert calibration == load_calibration() and len(calibration.settings) == calibration.runs > 0

@@ -33,10 +33,16 @@ def _find_cut(run: Signals, cuts: Mapping[str, float | None]) -> tuple[str, list
 
 def _per_token(run: Signals, names: str = "") -> list[tuple[int, float]]:
     """KL of own samples to the reference in nats per token, of the series that the run's trainer logs it in; of `names`
-    for another estimate of it."""
+    for another estimate of it. Where completions get shorter, per token of the first ones: the KL of the whole is what
+    drifts, and a reward for short answers concentrates it on few tokens."""
     name, unit = run.algorithm.logged_kl or ("", "")
-    lengths = dict(run.series("completions/mean_length")) if unit == "completion" and not names else {}
-    return [(step, kl / max(lengths.get(step, 1.0), 1.0)) for step, kl in run.series(names or name)]
+    lengths = dict(run.series("completions/mean_length"))
+    start = next(iter(lengths.values()), 1.0)
+    is_whole, found = unit == "completion" and not names, []
+    for step, kl in run.series(names or name):
+        length = max(lengths.get(step, start), 1.0)
+        found.append((step, kl / max(length, start) * (1.0 if is_whole else length)))
+    return found
 
 
 @rule("warning", "probe/kl|kl|ppo/kl", of=PRICED)
@@ -66,9 +72,11 @@ def wrong_reference(run: Signals) -> Suspicion | None:
 
 @rule("warning", "evaluation/trained/kl/mean", "evaluation/trained/mean_tokens", of=PRICED)
 def held_out_kl(run: Signals) -> Suspicion:
-    """Root of the KL to the start model per token, on the trained model's held-out completions."""
-    kl = run.read("trained/kl/mean")["value"]
-    course: Course = [(None, root(kl / max(run.read("trained/mean_tokens")["value"], 1.0)))]
+    """Root of the KL to the start model per token, on the trained model's held-out completions; where these are shorter
+    than the start model's, per token of those."""
+    kl, before = run.read("trained/kl/mean")["value"], run.measured("baseline/mean_tokens")
+    tokens = max(run.read("trained/mean_tokens")["value"], before["value"] if before else 1.0, 1.0)
+    course: Course = [(None, root(kl / tokens))]
     cause = "the policy has left its start model: the price of KL is too low, or the learning rate too high"
     return Suspicion(course, cause, run.hold_policy(), f"KL to the start model on held-out rows is {kl:.1f} nats")
 
@@ -178,10 +186,14 @@ def policy_stands_still(run: Signals) -> Suspicion | None:
 
 
 @rule("warning", "ppo/clip_fraction|clip_ratio/region_mean", of=ONLINE)
-def clip_fraction(run: Signals) -> Suspicion:
-    """The share of tokens whose ratio is clipped, of the last half of the rows so far: no single rollout makes it."""
+def clip_fraction(run: Signals) -> Suspicion | None:
+    """The share of tokens whose ratio is clipped, of the last half of the rows so far: no single rollout makes it, that
+    may have several rows."""
     series = run.series("ppo/clip_fraction|clip_ratio/region_mean")
+    passes = len(series) // max(len(run.series("reward")), 1)
     course = [(series[i][0], angle(median(share for _, share in series[i // 2 : i + 1])))
-              for i in range(2 * LEAST_ROWS, len(series))]  # fmt: skip
+              for i in range(max(2 * LEAST_ROWS, 4 * passes), len(series))]  # fmt: skip
+    if not course:
+        return None
     cause = "the policy moves too far within one rollout: too high a rate, too many passes, too narrow a clip range"
     return Suspicion(course, cause, [run.lower_rate(2), run.set_arg("num_iterations", 1)])

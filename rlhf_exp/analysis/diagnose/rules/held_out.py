@@ -96,11 +96,11 @@ def tool_calls_fail(run: Signals) -> Suspicion | None:
 
 @rule("warning", "logps/chosen", of=IMPLICIT)
 def chosen_falls(run: Signals) -> Suspicion:
-    """Log of the recent negative log-probability of chosen answers over that of the start: likelihood displacement
-    (Razin et al. 2024, arXiv:2410.08847)."""
+    """Log of the recent negative log-probability of chosen answers over that of the start, each with a nat more, below
+    which answers are as good as certain: likelihood displacement (Razin et al. 2024, arXiv:2410.08847)."""
     cause = "chosen and rejected answers are alike, and the loss lowers both: their probability goes to other texts"
     remedies = [run.lower_rate(4), run.set_arg("beta", 2 * run.arg("beta", 0.1))]
-    return Suspicion(run.rise("logps/chosen", lambda value: log(-value)), cause, remedies)
+    return Suspicion(run.rise("logps/chosen", lambda value: log(1 - value)), cause, remedies)
 
 
 @rule("error", "rewards/margins|margin", "grad_norm", of=PAIRED)
