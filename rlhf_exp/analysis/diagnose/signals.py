@@ -170,7 +170,7 @@ class Signals:
 
         Args:
             at: a step to which they say little, as that of a spike: the farthest value from the start among the rows
-                before it is told too, if it is twice as far as the last ones.
+                before it is told too, if it is twice as far as the last ones, or on the other side.
         """
         series = self.series(name)
         start = median(value for _, value in series[:START_ROWS])
@@ -178,7 +178,8 @@ class Signals:
         text = f"{name} {start:.3g} -> {after:.3g}"
         until = last_quarter([(step, value) for step, value in series if at is not None and step <= at], START_ROWS)
         step, most = max(until, key=lambda point: abs(point[1] - start), default=(0, start))
-        hidden = abs(most - start) > max(2 * abs(after - start), 0.1 * abs(start))
+        far, end = most - start, after - start
+        hidden = abs(far) > max(2 * abs(end) if far * end > 0 else 0.0, 0.1 * abs(start))
         return f"{text}, {'peak' if most > start else 'low'} {most:.3g} at step {step}" if hidden else text
 
     @property

@@ -173,6 +173,12 @@ def test_cause_and_remedy_follow_from_the_settings_and_the_other_series(name, co
     assert cause in finding.cause and remedy in (finding.remedy, ...)
 
 
+def test_a_rise_that_is_over_is_told_with_its_peak():
+    values = [0.38, 0.44, 0.31, 0.9, 1.0, 1.0, 0.0, 0.0, 0.0]
+    run = Signals([{"step": i, "cut": value} for i, value in enumerate(values, 1)], Evaluation(), CONFIG)
+    assert run.tell("cut", 5) == "cut 0.38 -> 0, peak 1 at step 5"
+
+
 def test_equal_rewards_of_few_groups_or_at_the_end_of_a_rise_say_little():
     half, risen = {"frac_reward_zero_std": lambda x: 0.5}, {"outcome/correct": None, "reward": lambda x: 0.2 + x}
     args = {"num_generations": 8, "per_device_train_batch_size": 16}
