@@ -43,7 +43,7 @@ def measure_pairs(algo: str, overrides: list[str], repeats: int, folder: Path) -
     overrides = [f"algo={algo}", *overrides]
     cfg = compose_config([*overrides, f"output_dir={folder / 'plain'}"])
     source, config = locate_start_model(cfg), resolve_name(f"trl:{algo.upper()}Config")
-    write_jsonl(folder / "rows.jsonl", load_task(cfg, load_tokenizer(source)).train)
+    write_jsonl(folder / "plain_rows.jsonl", load_task(cfg, load_tokenizer(source)).train)
     known = {field.name for field in fields(config)}
     write_json(folder / "args.json", {name: value for name, value in fill_args(cfg).items() if name in known})
     for i in range(repeats):
@@ -62,7 +62,7 @@ def measure_layer(overrides: list[str], folder: Path) -> Speed:
 
 def measure_plain(algo: str, model: str, folder: Path) -> Speed:
     script = str(Path(__file__).parent / "plain_trl.py")
-    _run([script, algo, model, *(str(folder / name) for name in ("rows.jsonl", "args.json", "plain.json"))])
+    _run([script, algo, model, *(str(folder / name) for name in ("plain_rows.jsonl", "args.json", "plain.json"))])
     return measure_steps(**json.loads((folder / "plain.json").read_text()))
 
 

@@ -16,11 +16,12 @@ from datasets import load_dataset
 from transformers import AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
+from rlhf_exp.graders import read_text
 from rlhf_exp.rewards.countdown import grade
 
 
 def outcome(completions, numbers, target, **kwargs):
-    return [grade(c, n, t).score for c, n, t in zip(completions, numbers, target, strict=True)]
+    return [grade(read_text(c), n, t).score for c, n, t in zip(completions, numbers, target, strict=True)]
 
 
 class Clock(TrainerCallback):

