@@ -21,9 +21,9 @@ __all__ = ["ConfigError", "Run", "compose", "load_run", "run"]
 
 _PLACES = {"ConfigError": "errors", "Run": "runs.load", "compose": "api", "load_run": "runs.load", "run": "api"}
 
-# Threads of torch on a CPU wait for each other by spinning, 300,000 rounds by default: beside another process on the same
-# cores a default step then takes five to twelve times as long, and with 20,000 three times (docs/results/cost.md). GNU's
-# OpenMP reads this when torch is imported.
+# Threads of torch on a CPU wait for each other by spinning, 300,000 rounds by default: beside another process on the
+# same cores a default step then takes five to twelve times as long, and with 20,000 three times (docs/results/cost.md).
+# GNU's OpenMP reads this when torch is imported.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
