@@ -1,6 +1,6 @@
 """Settings and kinds of failure of SmolLM2-135M-Instruct: what rules of tiny models say of a real one.
 
-    python bench/calibration/run.py --real        # needs `make smollm2`; about three hours of one core
+    python bench/calibration/run.py --real        # needs `make smollm2`; about five hours of one core
 
 As others.py: each meaning was written before its first run, DEVELOPED ones were looked at, the others are the test,
 looked at once, and none is in a calibration. Rates are this package's defaults for a model of this size, but for
@@ -10,7 +10,9 @@ failures by a rate. The sums and the start model that answers some of them are t
 import json
 import random
 
-from settings import NO_KL, ROOT, TRAINS_POLICY, reward, trainer
+from others import MEANT as MEANT_OTHERS
+from settings import DRIFTS, NO_KL, ROOT, TRAINS_POLICY, reward, trainer
+from settings import MEANT as MEANT_OWN
 
 SUMS = ROOT / "prepared" / "sums.jsonl"
 REAL = ["model=smollm2_135m", "device.threads=1", "eval.rows=48", "eval.batch_size=48", "eval.start_completions=1",
@@ -23,14 +25,8 @@ BATCH = ["algo.args.per_device_train_batch_size=16", "algo.args.gradient_accumul
 GROUPS = [*BATCH, "algo.args.num_generations=8", "algo.args.max_steps=20", *WATCHED]
 GRPO, RLOO = ["algo=grpo", *LEARNED, *GROUPS], ["algo=rloo", *LEARNED, *GROUPS]
 PPO_STEPS = [*BATCH, "algo.args.num_iterations=2", "algo.args.max_steps=24", "eval.every=12", "eval.every_rows=32"]
-BREVITY = [
-    *REAL,
-    "task=brevity",
-    "task@task.of=gsm8k",
-    "task.of.source=generated",
-    "task.of.prompt=plain",
-    "max_tokens=16",
-]
+BREVITY = [*REAL, "task=brevity", "task@task.of=gsm8k", "task.of.source=generated", "task.of.prompt=plain",
+           "max_tokens=16"]  # fmt: skip
 PPO = ["algo=ppo", *BREVITY, *PPO_STEPS]
 TEXTS = ["algo.args.per_device_train_batch_size=8", BATCH[1], "algo.args.max_steps=20", *WATCHED]
 DPO = ["algo=dpo", *LEARNED, *TEXTS, "task.chosen_column=good", "task.rejected_column=bad"]
@@ -70,19 +66,16 @@ FAILURES = {
                                    "algo.args.learning_rate=3e-2"],
 }  # fmt: skip
 
-DRIFTS = "kl_drift held_out_kl gradient_spike nonfinite_loss entropy_collapse entropy_explosion reward_fell"
 MEANT = {
     "smollm2_rate_300_times": ("accuracy falls", f"{DRIFTS} accuracy_fell"),
-    "smollm2_reward_zero": ("nothing can be learned", "no_reward_variance"),
-    "smollm2_no_eos": ("every rollout fills the budget", "misses_end_of_text truncation"),
-    "smollm2_labels_flipped": ("accuracy falls", "accuracy_fell"),
-    "smollm2_rate_a_thousandth": ("nothing is learned", "policy_stands_still"),
-    "smollm2_length_pays": ("completions lengthen and are cut off",
-                            "truncation reward_without_gain one_component_carries_the_reward failed_rising"
-                            " reward_apart_from_outcome accuracy_fell kl_drift held_out_kl"),
-    "smollm2_critic_noise": ("explained variance far below 0", "explained_variance value_loss_spike"),
-    "smollm2_sft_rate_600_times": ("the loss rises", "gradient_spike kl_drift held_out_kl accuracy_fell loss_rose"),
-}  # fmt: skip
+    "smollm2_reward_zero": MEANT_OWN["reward_zero"],
+    "smollm2_no_eos": MEANT_OWN["no_eos"],
+    "smollm2_labels_flipped": MEANT_OWN["labels_flipped"],
+    "smollm2_rate_a_thousandth": MEANT_OWN["rate_too_low"],
+    "smollm2_length_pays": MEANT_OTHERS["length_pays"],
+    "smollm2_critic_noise": MEANT_OWN["critic_noise"],
+    "smollm2_sft_rate_600_times": ("the loss rises", MEANT_OTHERS["sft_rate_300_times"][1]),
+}
 SEEDS = {"healthy": (1, 2), "failures": (0, 1)}
 
 PREPARED = {"sums": ["algo=sft", *REAL, *ROWS, *BATCH, "task.completion_column=good", "algo.args.max_steps=30",
@@ -90,6 +83,7 @@ PREPARED = {"sums": ["algo=sft", *REAL, *ROWS, *BATCH, "task.completion_column=g
 
 
 def write_sums() -> None:
+    SUMS.parent.mkdir(parents=True, exist_ok=True)
     draws = random.Random(0)
     pairs = draws.sample([(a, b) for a in range(10, 100) for b in range(10, 100)], 1200)
     with SUMS.open("w", encoding="utf-8") as rows:

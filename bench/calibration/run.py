@@ -40,13 +40,13 @@ def main() -> None:
     given = arguments.parse_args()
     torch.set_num_threads(1)
     pipeline._report_and_push = lambda cfg, folder: 0  # type: ignore[assignment]  # a tenth of a run's time
-    plan = list_runs(given.seeds)
-    if given.others or given.real:
-        plan = list_others("real", real) if given.real else list_others("others", others)
     if given.real:
-        (ROOT / "prepared").mkdir(parents=True, exist_ok=True)
         real.write_sums()
     prepare(real.PREPARED if given.real else PREPARED)
+    if given.real or given.others:
+        plan = list_others("real", real) if given.real else list_others("others", others)
+    else:
+        plan = list_runs(given.seeds)
     plan = [one for one in plan if not given.only or one[1] in given.only]
     if given.preflight:
         plan = [
@@ -92,16 +92,14 @@ def list_runs(seeds: list[int] | None = None) -> list[tuple[str, str, int, list[
 def list_others(kind: str, of: ModuleType) -> list[tuple[str, str, int, list[str]]]:
     """As `list_runs`, of others.py or real.py, seed by seed: those that rules may be mended on first."""
     plan = []
-    for repeat in range(2):
+    for seed, seed_of_failures in zip(of.SEEDS["healthy"], of.SEEDS["failures"], strict=True):
         for part, healthy, failures in (
             ("_developed", of.HEALTHY_DEVELOPED, of.FAILURES_DEVELOPED),
             ("", of.HEALTHY, of.FAILURES),
         ):
-            seed = of.SEEDS["healthy"][repeat]
             plan += [(f"{kind}{part}", name, seed, [*given, f"seed={100 * seed + place}"])
                      for place, (name, given) in enumerate(healthy.items())]  # fmt: skip
-            seed = of.SEEDS["failures"][repeat]
-            plan += [(f"{kind}_failures{part}", name, seed, [*given, *OFF, f"seed={seed}"])
+            plan += [(f"{kind}_failures{part}", name, seed_of_failures, [*given, *OFF, f"seed={seed_of_failures}"])
                      for name, given in failures.items()]  # fmt: skip
     return plan
 

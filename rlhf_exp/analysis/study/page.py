@@ -63,7 +63,7 @@ def write_study(study: Study) -> tuple[Path, str]:
         found = Comparison(compared, stages[compared[0].path].against, labels) if len(compared) > 1 else None
         apart = [_compare_apart(family, stages, labels) for family in others]
         further = [remark for name, of in apart for remark in _answer_apart(name, of)]
-        _, *described = describe_runs(found, further) if found else [*describe_run(compared[0])]
+        _, *described = describe_runs(found, further) if found else describe_run(compared[0])
         answer = tabulate_study(found, further) if found else []
         if not found:
             place = _find_first(described, Figures | Widget | Table)
