@@ -30,7 +30,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rlhf_exp import processes
 from rlhf_exp.__main__ import main
 from rlhf_exp.analysis.report import page, plots
-from rlhf_exp.config import ROOT, compose
+from rlhf_exp.config import ROOT, compose, device
 from rlhf_exp.launch import jobs
 
 TYPED_DEFAULTS = {"algo=grpo", "task=countdown", "model=tiny", "peft=none"}
@@ -55,6 +55,14 @@ def signals_as_in_a_terminal():
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def processor_without_bf16():
+    """Defaults of a run in this process are those of any machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device, "cpu_has_bf16", lambda: False)
+        yield
 
 
 def draw_nothing(plot, out):

@@ -53,6 +53,14 @@ def has_bf16() -> bool:
     return cuda_major() >= _AMPERE
 
 
+@cache
+def cpu_has_bf16() -> bool:
+    """Whether the CPU has instructions for bfloat16, as torch tells; others only imitate it, and slowly."""
+    from torch import cpu
+
+    return any(has for name, has in cpu.get_capabilities().items() if name.endswith("bf16"))
+
+
 def choose_attention(dtype: str, use_cpu: bool) -> str:
     """flash_attention_2 if it can run: its package, a GPU of Ampere or newer, half precision; else sdpa."""
     can = not use_cpu and dtype != "float32" and find_spec("flash_attn") is not None and has_bf16()

@@ -223,7 +223,8 @@ def sample_rollout(trainer: Any, prompt_ids: list[list[int]]) -> list[list[int]]
     gathered = unwrap_model_for_generation(
         trainer.model_wrapped, trainer.accelerator, gradient_checkpointing_kwargs=checkpointing
     )
-    with gathered as model, whole_weights(model), evaluating(model):
+    # One autocast around all tokens casts each weight once; accelerate's own would do it again for each token.
+    with gathered as model, whole_weights(model), evaluating(model), trainer.accelerator.autocast():
         eos_ids, pad_id = trainer.eos_token_ids, trainer._tokenizer.pad_token_id
         trainer.sampled_logps = torch.zeros(len(prompt_ids), sampling.max_new_tokens, device=model.device)
         return sample_completions(

@@ -44,13 +44,21 @@ BATCH_ROWS = 128
 
 @contextmanager
 def evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Without dropout inside; then as it was before."""
-    training = model.training
+    """Without dropout and without the trainer's autocast inside; then as it was before.
+
+    accelerate puts a forward with autocast before the class's, and keeps the one before.
+    """
+    training, changed = model.training, vars(model)
+    forwards = changed.get("forward"), changed.get("_original_forward")
     model.eval()
+    if forwards[1] is not None:
+        changed["forward"] = forwards[1]
     try:
         yield
     finally:
         model.train(training)
+        if forwards[1] is not None:
+            changed["forward"] = forwards[0]
 
 
 class StateReader:

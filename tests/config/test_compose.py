@@ -60,11 +60,17 @@ def test_names_tie_configs_tables_and_modules_together():
     assert all(reward.function.__name__ == name for name, reward in REWARDS.items() if reward.function)
 
 
-@pytest.mark.parametrize(("major", "use_cpu", "bf16"), [(0, True, False), (7, False, False), (9, False, True)])
-def test_device_auto_follows_the_machine(monkeypatch, major, use_cpu, bf16):
+@pytest.mark.parametrize("typed", [["model=gpt2"], ["model=gpt2", "peft=lora"], ["model=tiny"]])
+@pytest.mark.parametrize(
+    ("major", "cpu", "gpt2"), [(0, False, False), (0, True, True), (7, True, False), (9, False, True)]
+)
+def test_device_auto_follows_the_machine(monkeypatch, major, cpu, gpt2, typed):
     monkeypatch.setattr(device, "cuda_major", lambda: major)
-    cfg = compose_config(["model=gpt2"])
-    assert (cfg.device.use_cpu, cfg.device.bf16) == (use_cpu, bf16)
+    monkeypatch.setattr(device, "cpu_has_bf16", lambda: cpu)
+    cfg = compose_config(typed)
+    is_slower = cfg.model.name == "tiny" or cfg.peft.name == "lora" and cfg.device.use_cpu
+    assert (cfg.device.use_cpu, cfg.device.bf16) == (not major, gpt2 and not is_slower)
+    assert cfg.peft.dtype == ("bfloat16" if major == 9 and typed[-1] == "peft=lora" else "float32")
 
 
 def test_a_cpu_build_of_torch_is_seen_without_a_driver(monkeypatch):
