@@ -4,6 +4,7 @@
     python bench/padding.py --only default --chunk-tokens 1024 2048 4096 8192
     python bench/padding.py --only default --given model=smollm2_135m max_tokens=32 \
       algo.args.per_device_train_batch_size=16
+    python bench/padding.py --only default --bfloat16 --given model=smollm2_135m ...     # both sides in it as well
 
 `default` is the default step (the shipped model, Countdown, 96 tokens), `long` a small model with Qwen3's vocabulary
 (151,936) and eight completions, one of 1,024 tokens, the others 200 on average; together that is 303, and 325 in the
@@ -30,6 +31,7 @@ from random import Random
 from typing import Any
 
 import torch
+from accelerate.state import AcceleratorState
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, Qwen3Config
 from transformers.utils import logging
@@ -54,21 +56,26 @@ Sides = dict[str, GRPOTrainer]
 
 
 def build_default(
-    folder: Path, given: list[str]
+    folder: Path, given: list[str], bfloat16: bool = False
 ) -> tuple[Sides, list[dict[str, Any]], Callable[[int], dict[str, Any]]]:
     """Both trainers of the default step, its rows, and rollouts by number: what the start model samples."""
-    cfg = compose_config(["device=cpu", f"output_dir={folder}", "algo.args.save_strategy=no", *given])
-    source = resolve_model(cfg, folder)
-    tokenizer = load_tokenizer(source)
-    task = load_task(cfg, tokenizer)
-    sides = build_sides(source.path, build_args(cfg), task.train, build_rewards(cfg, task), tokenizer)
+    sides: Sides = {}
+    for in_bf16 in (False, True) if bfloat16 else (False,):
+        precision = [f"device.bf16={str(in_bf16).lower()}", *given]
+        cfg = compose_config(["device=cpu", f"output_dir={folder}", "algo.args.save_strategy=no", *precision])
+        source = resolve_model(cfg, folder)
+        tokenizer = load_tokenizer(source)
+        task = load_task(cfg, tokenizer)
+        AcceleratorState._reset_state(True)  # it keeps the first precision of a process
+        built = build_sides(source.path, build_args(cfg), task.train, build_rewards(cfg, task), tokenizer)
+        sides |= {f"{name}{' in bfloat16' * in_bf16}": side for name, side in built.items()}
     args = sides["ours"].args
     rows = [task.train[i // args.num_generations] for i in range(args.generation_batch_size)]
 
     def sample(number: int) -> dict[str, Any]:
-        ours = sides["ours"]
-        ours.row_keys = [("bench", number, i) for i in range(len(rows))]
-        return roll_out([row["prompt"] for row in rows], ours)
+        for side in sides.values():
+            side.row_keys = [("bench", number, i) for i in range(len(rows))]
+        return roll_out([row["prompt"] for row in rows], sides["ours"])
 
     return sides, rows, sample
 
@@ -132,6 +139,7 @@ def build_sides(path: str, args: GRPOConfig, rows: list[dict], rewards: list, to
     }  # fmt: skip
     sides = {"trl": GRPOTrainer(**common), "ours": VariantGRPOTrainer(**common)}
     for trainer in sides.values():
+        trainer.model = trainer.model_wrapped = trainer.accelerator.prepare_model(trainer.model)
         trainer.model.train()
         trainer.current_gradient_accumulation_steps = args.gradient_accumulation_steps
     return sides
@@ -185,14 +193,15 @@ def compare(name: str, build: Any, options: Any) -> None:
     lengths: list[int] = []
     for number in range(-1, options.repeats):
         rollout = draw(max(number, 0))
-        kinds = {"trl": ("trl", 0), **{f"ours, {n}": ("ours", n) for n in options.chunk_tokens}}
+        kinds = {side: (side, 0) for side in sides if "trl" in side}
+        kinds |= {f"{side}, {n}": (side, n) for side in sides if "ours" in side for n in options.chunk_tokens}
         for kind, (side, tokens) in kinds.items():
             trimmed.CHUNK_TOKENS = tokens
             given = lambda prompts, trainer: rollout  # noqa: E731, B023 - called within this iteration
             taken = take_step(sides[side], rows, given)
             if number >= 0:  # the first turn warms up
                 found.setdefault(kind, []).append(taken)
-            own = take_step(sides[side], rows, roll_out if side == "ours" else None)
+            own = take_step(sides[side], rows, roll_out if "ours" in side else None)
             if number >= 0:
                 found.setdefault(f"{kind}, with sampling", []).append(own)
         products.append(time_products(sides["trl"].model, rollout))
@@ -221,11 +230,15 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", choices=["default", "long"])
+    parser.add_argument("--bfloat16", action="store_true", help="of the default step, beside float32")
     parser.add_argument("--given", nargs="*", default=[], help="overrides of the default step")
     parser.add_argument("--chunk-tokens", type=int, nargs="*", default=[trimmed.CHUNK_TOKENS])
     options = parser.parse_args()
     logging.set_verbosity_error()
-    for name, build in (("default", partial(build_default, given=options.given)), ("long", build_long)):
+    for name, build in (
+        ("default", partial(build_default, given=options.given, bfloat16=options.bfloat16)),
+        ("long", build_long),
+    ):
         if options.only in (None, name):
             compare(name, build, options)
 

@@ -56,11 +56,14 @@ def write_archive(root: Path = ROOT, to: Path = HERE) -> None:
 
 
 def write_others(kinds: tuple[str, ...] = OTHERS, root: Path = ROOT, to: Path = HERE) -> None:
-    """Pack the runs of others.py, or with REAL of real.py, below `root`."""
+    """Add the runs of others.py, or with REAL of real.py, below `root` to those archived."""
     for kind in kinds:
-        packed = [json.dumps(pack(folder)) for folder in sorted((root / kind).glob("*")) if is_done(folder)]
-        (to / f"{kind}.jsonl.xz").write_bytes(lzma.compress("\n".join(packed).encode(), preset=9))
-        print(f"{kind}: {len(packed)} runs")
+        packed = [json.loads(line) for line in read_lines(kind, to)]
+        packed += [pack(folder) for folder in sorted((root / kind).glob("*")) if is_done(folder)]
+        lines = {(run["name"], run["seed"]): json.dumps(run) for run in packed}
+        kept = [lines[key] for key in sorted(lines)]
+        (to / f"{kind}.jsonl.xz").write_bytes(lzma.compress("\n".join(kept).encode(), preset=9))
+        print(f"{kind}: {len(kept)} runs")
 
 
 def read_lines(kind: str, place: Path) -> list[str]:
