@@ -24,9 +24,10 @@ MARGIN = 1.25
 """A run is refused if its estimate is above so many times what is free."""
 MOST = 1.4
 """Nine runs on a CPU took 0.90 to 1.39 times the estimate: docs/gpu.md."""
-TILE_TOKENS, TILE_VOCABULARY, CHUNK_TOKENS = 4096, 32768, 1024
-"""TRL computes logits in tiles of so many tokens and entries of the vocabulary; rollouts are scored on a CPU in chunks
-of so many tokens of completions (trainers/trimmed.py)."""
+TILE_TOKENS, TILE_VOCABULARY = 4096, 32768
+"""TRL computes logits in tiles of so many tokens and entries of the vocabulary."""
+CHUNK_TOKENS, CHUNK_VOCABULARY = 1024, 4096
+"""Rollouts are scored on a CPU in chunks of so many tokens of completions, in such tiles (trainers/trimmed.py)."""
 TILE_COPIES = 7
 """Times a tile is in memory on a CPU, in float32; on a GPU it is changed in place."""
 ROUNDS = "steps_per_generation"
@@ -152,11 +153,11 @@ def keeps_reference(cfg: Config, args: Any) -> bool:
 
 def _count_logit_bytes(cfg: Config, args: TrainingArguments, model: PreTrainedModel, width: int, row: float) -> float:
     """A tile of logits, and the head's gradient in float32 while tiles are added to it."""
-    shape, rows = model.config.get_text_config(), args.per_device_train_batch_size
+    shape, rows, width_of_tile = model.config.get_text_config(), args.per_device_train_batch_size, TILE_VOCABULARY
     mixed = 2 if args.bf16 or args.fp16 else width
-    if on_cpu := cfg.device.use_cpu and not targets_other_hardware(cfg):
-        rows = min(rows, max(1, CHUNK_TOKENS // cfg.max_tokens)) if cfg.algo.row.online else rows
-    tile = min(rows * row, TILE_TOKENS) * min(shape.vocab_size, TILE_VOCABULARY)
+    if (on_cpu := cfg.device.use_cpu and not targets_other_hardware(cfg)) and cfg.algo.row.online:
+        rows, width_of_tile = min(rows, max(1, CHUNK_TOKENS // cfg.max_tokens)), CHUNK_VOCABULARY
+    tile = min(rows * row, TILE_TOKENS) * min(shape.vocab_size, width_of_tile)
     head = shape.vocab_size * shape.hidden_size * 4 if cfg.peft.lora is None else 0
     return tile * (4 * TILE_COPIES if on_cpu else mixed) + head
 

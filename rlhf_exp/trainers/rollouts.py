@@ -46,7 +46,7 @@ from rlhf_exp.models.generation import sample_rollout
 from rlhf_exp.models.row_random import Key, give_row_random
 from rlhf_exp.models.scoring import find_backbone
 from rlhf_exp.trainers.resuming import Progress, Resumable
-from rlhf_exp.trainers.trimmed import Figures, can_continue, choose_rows, score_trimmed
+from rlhf_exp.trainers.trimmed import Figures, can_continue, choose_rows, score_trimmed, small_tiles
 
 Batch = dict[str, Any]
 """What TRL keeps of a rollout: tensors of (batch, time) and of (batch,) by their names, and counts."""
@@ -167,7 +167,8 @@ class Rollouts(Resumable):
             return self.score_chunk(model, *chunk, **wanted)
 
         backbone = self.find_shared(model)
-        with nullcontext() if backbone is None else self.accelerator.autocast():
+        autocast = nullcontext() if backbone is None else self.accelerator.autocast()
+        with autocast, small_tiles(input_ids.device):
             return score_trimmed(score, model, *batch, rows, backbone)
 
     def find_shared(self, model: nn.Module) -> Any:

@@ -13,13 +13,15 @@ on in TRL.
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
+from trl.trainer import utils
 
 from rlhf_exp.models.generation import CACHE
 from rlhf_exp.models.patches import count_positions
@@ -38,12 +40,28 @@ takes 0.7 of the time and 0.6 of the memory at 1,024 tokens."""
 ON_ACCELERATOR = 16
 """Times as many tokens in a chunk on a GPU, where a call costs more and a token less. Not measured."""
 
+TILE_VOCABULARY = 4096
+"""Entries of the vocabulary whose logits TRL's fused head computes at once: on a CPU so many stay in its cache, where
+TRL's 32,768 do not. SmolLM2's head takes 0.7 of the time with them in float32 and 0.53 in bfloat16 (512 tokens)."""
+
 
 def choose_rows(device: torch.device, budget: int, most: int | None) -> int:
     """The rows of a chunk of completions of up to `budget` tokens; at most `most`."""
     tokens = CHUNK_TOKENS * (1 if device.type == "cpu" else ON_ACCELERATOR)
     rows = max(1, tokens // budget)
     return min(rows, most or rows)
+
+
+@contextmanager
+def small_tiles(device: torch.device) -> Iterator[None]:
+    """Inside, TRL's fused head computes tiles of TILE_VOCABULARY on a CPU; the gradient is computed in the same."""
+    kept = utils._CHUNKED_LOGPROB_CHUNK_SIZE
+    if device.type == "cpu":
+        utils._CHUNKED_LOGPROB_CHUNK_SIZE = min(TILE_VOCABULARY, kept)
+    try:
+        yield
+    finally:
+        utils._CHUNKED_LOGPROB_CHUNK_SIZE = kept
 
 
 def can_continue(backbone: Any) -> bool:

@@ -80,7 +80,7 @@ def test_rows_parameters_and_memory_are_worked_out_by_hand(show):
 
 def test_logits_are_in_tiles_of_trls_size_and_chunks_of_the_trainers():
     assert (cost.TILE_TOKENS, cost.TILE_VOCABULARY) == (TOKEN_CHUNK_SIZE, _CHUNKED_LOGPROB_CHUNK_SIZE)
-    assert cost.CHUNK_TOKENS == trimmed.CHUNK_TOKENS
+    assert (cost.CHUNK_TOKENS, cost.CHUNK_VOCABULARY) == (trimmed.CHUNK_TOKENS, trimmed.TILE_VOCABULARY)
 
 
 def test_a_chat_prompt_is_shown_as_the_model_reads_it(show, tmp_path):

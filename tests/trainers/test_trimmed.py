@@ -29,6 +29,7 @@ METHOD = "_get_per_token_logps_and_entropies"
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     monkeypatch.setattr(trimmed, "CHUNK_TOKENS", ROWS_IN_CHUNK * BUDGET)
+    monkeypatch.setattr(trimmed, "TILE_VOCABULARY", 7)
 
 
 @pytest.fixture
