@@ -1,4 +1,4 @@
-"""What the machine can do, found out without importing torch, and how a step is divided among its processes.
+"""What the machine can do, and how a step is divided among its processes; only `cpu_has_bf16` imports torch.
 
     cuda_major()                                # 0 on a CPU: ${rlhf_exp.use_cpu:} in conf/device/auto.yaml
     count_processes(cfg)                        # here; in a dry run those of hardware=

@@ -62,7 +62,9 @@ def estimate_memory(
     held |= (taught := {"the teacher": teacher * width} if teacher else {})
     if getattr(args, "critic", None) == "separate":
         held["the critic"] = model.num_parameters() * width * (2 + OPTIMIZER_STATES)
-    phases, (kept, cached) = {}, _count_token_bytes(args, model, width)
+    phases, recomputes = {}, bool(args.activation_checkpointing)
+    kept, cached = _count_token_bytes(model, _mixed(args, width), recomputes)
+    measured = _count_token_bytes(model, width, recomputes)[1]
     if of_algo.trains:
         copies = (1 + (cfg.scale.name == "ddp")) / parts  # DDP has a second copy, to be summed
         activations = args.per_device_train_batch_size * row * kept
@@ -72,7 +74,7 @@ def estimate_memory(
     if of_algo.online:
         phases["sampling"] = held | {"keys and values": count_completions(cfg) * row * cached}
     if not of_algo.scores:
-        sampled = {"keys and values": cfg.eval.batch_size * (prompt + cfg.max_tokens) * cached}
+        sampled = {"keys and values": cfg.eval.batch_size * (prompt + cfg.max_tokens) * measured}
         phases["evaluation"] = {"weights": (1 + of_algo.trains) * weights, **taught, **sampled}
         if cfg.eval.every:
             phases["validation"] = held | {"the start model": 0 if cfg.peft.lora else weights} | sampled
@@ -154,18 +156,21 @@ def keeps_reference(cfg: Config, args: Any) -> bool:
 def _count_logit_bytes(cfg: Config, args: TrainingArguments, model: PreTrainedModel, width: int, row: float) -> float:
     """A tile of logits, and the head's gradient in float32 while tiles are added to it."""
     shape, rows, width_of_tile = model.config.get_text_config(), args.per_device_train_batch_size, TILE_VOCABULARY
-    mixed = 2 if args.bf16 or args.fp16 else width
-    if (on_cpu := cfg.device.use_cpu and not targets_other_hardware(cfg)) and cfg.algo.row.online:
+    if (on_cpu := cfg.device.use_cpu and not targets_other_hardware(cfg)) and cfg.algo.row.by_rewards:
         rows, width_of_tile = min(rows, max(1, CHUNK_TOKENS // cfg.max_tokens)), CHUNK_VOCABULARY
     tile = min(rows * row, TILE_TOKENS) * min(shape.vocab_size, width_of_tile)
     head = shape.vocab_size * shape.hidden_size * 4 if cfg.peft.lora is None else 0
-    return tile * (4 * TILE_COPIES if on_cpu else mixed) + head
+    return tile * (4 * TILE_COPIES if on_cpu else _mixed(args, width)) + head
 
 
-def _count_token_bytes(args: TrainingArguments, model: PreTrainedModel, width: int) -> tuple[float, int]:
+def _mixed(args: TrainingArguments, width: int) -> int:
+    """Bytes of a value that autocast makes, which measuring does without."""
+    return 2 if args.bf16 or args.fp16 else width
+
+
+def _count_token_bytes(model: PreTrainedModel, width: int, recomputes: bool) -> tuple[float, int]:
     """What a forward pass keeps of a token for the backward pass, and its keys and values while sampling, of all
     layers."""
     shape = model.config.get_text_config()
     named = {name: getattr(shape, name) for name in shape.attribute_map}  # hidden_size, where it is called n_embd
-    mixed = 2 if args.bf16 or args.fp16 else width  # of a value that autocast makes
-    return count_token_bytes(shape.to_dict() | named, mixed, bool(args.activation_checkpointing))
+    return count_token_bytes(shape.to_dict() | named, width, recomputes)

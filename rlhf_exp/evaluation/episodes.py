@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from datasets import Dataset
+from peft import PeftModel
 from trl import GRPOConfig, GRPOTrainer
 
 from rlhf_exp.config.schema import Config
@@ -58,6 +59,7 @@ class Drawn(NamedTuple):
 class EpisodeTrainer(Episodes, GRPOTrainer):
     """Trains nothing: it plays rows with given keys."""
 
+    samples_as_it_trains = False
     given_keys: Sequence[Key] = ()
 
     def give_keys(self, count: int) -> None:
@@ -76,6 +78,8 @@ class Player:
         empty = Dataset.from_list(
             [{"prompt": [{"role": "user", "content": ""}], "environment": next(iter(environments))}]
         )
+        base: Any = model.get_base_model() if isinstance(model, PeftModel) else model
+        forward = vars(base).get("forward")
         with _keeping_random_state(), TemporaryDirectory() as folder:  # which transformers makes
             args = GRPOConfig(
                 output_dir=folder, per_device_train_batch_size=2, num_generations=2, num_generations_eval=1, beta=0.0,
@@ -87,6 +91,9 @@ class Player:
                 model=model, args=args, train_dataset=empty, processing_class=tokenizer,
                 reward_funcs=keep, environment_factory=environments,
             )  # fmt: skip
+        vars(base).pop("forward", None)  # TRL's head, at temperature 1, which a policy that is being trained would keep
+        if forward is not None:
+            base.forward = forward
 
     def play(self, rows: Sequence[Row], keys: Sequence[Key], sampling: Sampling) -> list[Drawn]:
         """One episode of each row, with what its environment pays if that is a reward."""

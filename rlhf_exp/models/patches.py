@@ -1,6 +1,7 @@
 """Changes loaded models in place, so that they score padded rows correctly and 4-bit weights keep their gradient.
 
 patch_model(model)     # after every load, before the first forward; a second call changes nothing
+patch_head(model)      # of a trainer that samples under autocast
 """
 
 import inspect
@@ -54,6 +55,20 @@ def keep_unpacked(model: nn.Module) -> None:
     for module in model.modules():
         if "support_avx512bf16_for_cpu" in vars(module):
             vars(module)["support_avx512bf16_for_cpu"] = False
+
+
+def patch_head(model: nn.Module) -> None:
+    """Make the head compute logits in the weights' precision on a CPU also under autocast: bfloat16 has eight bits, and
+    would round logits of 20 to eighths and those of GPT-2, around -100, to halves of a nat."""
+    head = model.get_output_embeddings()  # type: ignore[operator]
+    forward = head.forward
+
+    def compute(states: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", enabled=False):
+            return forward(states.to(head.weight.dtype))
+
+    if head.weight.device.type == "cpu":
+        head.forward = compute
 
 
 def _fill_positions(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:

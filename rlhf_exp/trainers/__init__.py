@@ -24,7 +24,7 @@ from rlhf_exp.graders.user_code import import_function
 from rlhf_exp.models.adapters import build_peft_config, explaining_targets, keep_dtype_on_resume
 from rlhf_exp.models.generation import choose_method, roll_out
 from rlhf_exp.models.loading import load_policy
-from rlhf_exp.models.patches import patch_model
+from rlhf_exp.models.patches import patch_head, patch_model
 from rlhf_exp.trainers.resuming import AnyTrainer, Resumable
 from rlhf_exp.trainers.rollouts import Rollouts
 from rlhf_exp.trainers.vllm import preparing_engine
@@ -47,6 +47,8 @@ def build_trainer(experiment: Experiment) -> Resumable:
     for model in (trainer.model, getattr(trainer, "ref_model", None)):
         if model is not None:
             patch_model(model)
+            if cfg.device.bf16 and cfg.algo.row.online:
+                patch_head(model)
     keep_dtype_on_resume(trainer.model)
     return trainer
 

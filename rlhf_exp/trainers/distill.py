@@ -6,6 +6,8 @@ divergence), exact over the vocabulary. There is no reward, and nothing holds th
 `loss` is the divergence in nats per token. tests/test_trl_seam.py holds what is relied on.
 """
 
+from typing import Any
+
 import torch
 from trl import DistillationTrainer
 
@@ -21,6 +23,10 @@ class DistillTrainer(OwnSampling, DistillationTrainer):
     def count_passes(self) -> int:
         """A rollout is one optimizer step."""
         return self.args.gradient_accumulation_steps
+
+    def _compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        with self.accelerator.autocast():  # TRL calls it in place of the model's forward, which has accelerate's
+            return super()._compute_loss(*args, **kwargs)
 
     def finish_rollout(self, batch: Batch) -> Batch:
         """TRL keeps the texts of the newest rollout only with `log_completions`; here always, as of trainers that have

@@ -46,7 +46,7 @@ from rlhf_exp.models.generation import sample_rollout
 from rlhf_exp.models.row_random import Key, give_row_random
 from rlhf_exp.models.scoring import find_backbone
 from rlhf_exp.trainers.resuming import Progress, Resumable
-from rlhf_exp.trainers.trimmed import Figures, can_continue, choose_rows, score_trimmed, small_tiles
+from rlhf_exp.trainers.trimmed import Figures, can_continue, choose_rows, cpu_head, score_trimmed
 
 Batch = dict[str, Any]
 """What TRL keeps of a rollout: tensors of (batch, time) and of (batch,) by their names, and counts."""
@@ -84,6 +84,9 @@ class Rollouts(Resumable):
     first_pass: Any = None
     """Of the policy's first pass since the rollout or the loss began: log-probabilities (batch, width) without their
     gradient, and the further figures of `score_chunk`."""
+
+    samples_as_it_trains = True
+    """With device.bf16 under autocast too; not where held-out rows are measured."""
 
     _save_is_due = False
 
@@ -168,7 +171,7 @@ class Rollouts(Resumable):
 
         backbone = self.find_shared(model)
         autocast = nullcontext() if backbone is None else self.accelerator.autocast()
-        with autocast, small_tiles(input_ids.device):
+        with autocast, cpu_head(input_ids.device):
             return score_trimmed(score, model, *batch, rows, backbone)
 
     def find_shared(self, model: nn.Module) -> Any:

@@ -2,7 +2,7 @@
 
 After a change of what a dry run says write them again, and read the difference before you commit it:
 
-    python -m tests.dry_run.test_approved
+    HF_HUB_OFFLINE=1 python -m tests.dry_run.test_approved
 """
 
 import re
@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from rlhf_exp.config import device
 from rlhf_exp.config.compose import compose_config
 from rlhf_exp.dry_run.show import print_dry_run
 from rlhf_exp.errors import ConfigError
@@ -43,6 +44,7 @@ RUNS = [
 def render(typed: str) -> str:
     """What a dry run of these overrides prints and refuses, on a computer with 1,000 GB."""
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as printed:
+        patch.setattr(device, "cpu_has_bf16", lambda: False)
         patch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=10**12))
         try:
             print_dry_run(compose_config([*typed.split(), "output_dir=outputs/there"]))

@@ -78,7 +78,9 @@ def play(monkeypatch, found, *turns):
     monkeypatch.setattr(episodes, "sample_rollout", write)
     of = EvalSet.of(found.cfg, found.task, found.tokenizer, found.rewards)
     model = load_policy(found.model)
-    return judge(of, sample_rows(of, model, model))
+    judged = judge(of, sample_rows(of, model, model))
+    assert "forward" not in vars(model)  # the policy of a trainer that validates would keep TRL's head of temperature 1
+    return judged
 
 
 def test_an_episode_is_played_graded_and_paid(tmp_path, monkeypatch):

@@ -55,3 +55,16 @@ def test_ratio_and_k1_are_of_the_tokens_of_completions(tmp_path):
     assert logged["ratio/max"] == pytest.approx(ratio.max().item())
     k1 = (batch["old_per_token_logps"] - batch["ref_per_token_logps"])[kept].mean()
     assert logged["kl_k1"] == pytest.approx(k1.item())
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_in_bfloat16_sampling_and_scoring_agree_since_the_head_computes_in_float32(tmp_path, algo):
+    trainer = build(
+        tmp_path, f"algo={algo}", *ALGORITHMS[algo], "device.bf16=true", rows=ROWS, reward=reward_length_of_7
+    )
+    for model in (trainer.model, trainer.ref_model):
+        head = model.lm_head  # as GPT-2's: rounded to bfloat16, logits around -100 would differ by up to half a nat
+        head.bias = torch.nn.Parameter(torch.full((head.out_features,), -100.0))
+    batch = roll_out(trainer, [ROWS[i // 4] for i in range(8)])
+    trainer.compute_loss(trainer.model, batch)
+    assert 0 < trainer._metrics["train"][f"{DIFFERENCE}/mean"][-1] < 0.01

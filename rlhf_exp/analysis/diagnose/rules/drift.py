@@ -15,7 +15,7 @@ NO_SIGNAL = 0.9  # share of groups without it
 LEAST_ERROR, CUT_ERROR = 2e-3, 0.1  # nats per token
 LEAST_ENTROPY = 0.05  # nats per token; a ratio of entropies far below it is noise
 SEEN = 0.01  # nats per token, of equal models
-ROUNDED = 0.1  # nats per token: more than bfloat16 explains, 0.03 of SmolLM2, whose logits are rounded to 1/8
+ROUNDED = 0.1  # nats per token: more than logits in bfloat16 explain, 0.03 of SmolLM2
 
 
 CUTS = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
@@ -104,7 +104,7 @@ def negative_kl(run: Signals) -> Suspicion | None:
         return Suspicion(course, *cut)
     if abs(first) > SEEN:
         cause = f"it is {first:.3g} at the first step already: the reference is another model than the start"
-    elif apart and max(value for _, value in apart) > ROUNDED:
+    elif apart and max(value for _, value in apart) > (ROUNDED if run.config.get("device", {}).get("bf16") else SEEN):
         cause = "sampling and scoring give the same tokens other log-probabilities: padding, positions or old weights"
     else:
         cause = "the policy is far from the reference on tokens that it seldom draws"
