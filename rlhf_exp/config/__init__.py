@@ -1,5 +1,4 @@
-"""From YAML to a checked `Config`; nothing here imports torch, except trl_args.py inside its
-functions, and device.py for a model above the small ones on a CPU.
+"""From YAML to a checked `Config`; nothing here imports torch, except trl_args.py inside its functions.
 
 Start with compose.py. schema.py has this package's own keys, trl_arguments.py TRL's, rules/ the rules between keys.
 """

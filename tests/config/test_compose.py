@@ -3,10 +3,12 @@ from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
+import torch
 
 from rlhf_exp.algorithms import ALGORITHMS
 from rlhf_exp.config import ROOT, device
 from rlhf_exp.config.compose import compose_config
+from rlhf_exp.config.device import cpu_has_bf16
 from rlhf_exp.config.rules import machine
 from rlhf_exp.config.schema import TASKS
 from rlhf_exp.rewards.table import REWARDS
@@ -71,6 +73,11 @@ def test_device_auto_follows_the_machine(monkeypatch, major, cpu, gpt2, typed):
     is_slower = cfg.model.name == "tiny" or cfg.peft.name == "lora" and cfg.device.use_cpu
     assert (cfg.device.use_cpu, cfg.device.bf16) == (not major, gpt2 and not is_slower)
     assert cfg.peft.dtype == ("bfloat16" if major == 9 and typed[-1] == "peft=lora" else "float32")
+
+
+def test_torch_tells_the_same_of_the_cpu():
+    read = cpu_has_bf16.__wrapped__
+    assert read() == any(has for name, has in torch.cpu.get_capabilities().items() if name.endswith("bf16"))
 
 
 def test_a_cpu_build_of_torch_is_seen_without_a_driver(monkeypatch):
