@@ -59,7 +59,6 @@ class Drawn(NamedTuple):
 class EpisodeTrainer(Episodes, GRPOTrainer):
     """Trains nothing: it plays rows with given keys."""
 
-    samples_as_it_trains = False
     given_keys: Sequence[Key] = ()
 
     def give_keys(self, count: int) -> None:
@@ -91,6 +90,7 @@ class Player:
                 model=model, args=args, train_dataset=empty, processing_class=tokenizer,
                 reward_funcs=keep, environment_factory=environments,
             )  # fmt: skip
+        self._trainer.accelerator.native_amp = False  # held-out rows are measured without autocast
         vars(base).pop("forward", None)  # TRL's head, at temperature 1, which a policy that is being trained would keep
         if forward is not None:
             base.forward = forward

@@ -19,7 +19,6 @@ frozen dataclass, whose `repr` names it in the cache of completions.
 
 import inspect
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -225,8 +224,7 @@ def sample_rollout(trainer: Any, prompt_ids: list[list[int]]) -> list[list[int]]
         trainer.model_wrapped, trainer.accelerator, gradient_checkpointing_kwargs=checkpointing
     )
     # One autocast around all tokens casts a trained weight once; accelerate's own would do it again for each token.
-    autocast = trainer.accelerator.autocast() if trainer.samples_as_it_trains else nullcontext()
-    with gathered as model, whole_weights(model), evaluating(model), autocast:
+    with gathered as model, whole_weights(model), evaluating(model), trainer.accelerator.autocast():
         eos_ids, pad_id = trainer.eos_token_ids, trainer._tokenizer.pad_token_id
         trainer.sampled_logps = torch.zeros(len(prompt_ids), sampling.max_new_tokens, device=model.device)
         return sample_completions(

@@ -85,9 +85,6 @@ class Rollouts(Resumable):
     """Of the policy's first pass since the rollout or the loss began: log-probabilities (batch, width) without their
     gradient, and the further figures of `score_chunk`."""
 
-    samples_as_it_trains = True
-    """With device.bf16 under autocast too; not where held-out rows are measured."""
-
     _save_is_due = False
 
     # The seams
