@@ -38,3 +38,8 @@ def train(launch, workplace):
     yield call
     for folder in made:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def processor_without_bf16():
+    """Here the default precision of this machine is what is tested."""
