@@ -46,8 +46,7 @@ def write_archive(root: Path = ROOT, to: Path = HERE) -> None:
     """Add the runs below `root` to those archived; SEEDS says to which file a run belongs."""
     lines = {}
     for kind in KINDS:
-        packed = [json.loads(line) for line in read_lines(kind, to)]
-        packed += [pack(folder) for folder in sorted((root / kind).glob("*")) if is_done(folder)]
+        packed = add_runs(kind, root, to)
         lines |= {(kind == "failures", run["name"], run["seed"]): json.dumps(run) for run in packed}
     for kind, seeds in SEEDS.items():
         kept = [lines[key] for key in sorted(lines) if key[0] == (kind == "failures") and key[2] in seeds]
@@ -58,12 +57,16 @@ def write_archive(root: Path = ROOT, to: Path = HERE) -> None:
 def write_others(kinds: tuple[str, ...] = OTHERS, root: Path = ROOT, to: Path = HERE) -> None:
     """Add the runs of others.py, or with REAL of real.py, below `root` to those archived."""
     for kind in kinds:
-        packed = [json.loads(line) for line in read_lines(kind, to)]
-        packed += [pack(folder) for folder in sorted((root / kind).glob("*")) if is_done(folder)]
-        lines = {(run["name"], run["seed"]): json.dumps(run) for run in packed}
+        lines = {(run["name"], run["seed"]): json.dumps(run) for run in add_runs(kind, root, to)}
         kept = [lines[key] for key in sorted(lines)]
         (to / f"{kind}.jsonl.xz").write_bytes(lzma.compress("\n".join(kept).encode(), preset=9))
         print(f"{kind}: {len(kept)} runs")
+
+
+def add_runs(kind: str, root: Path, to: Path) -> list[dict[str, Any]]:
+    """The archived runs of a kind, and after them those that have ended below `root`."""
+    packed = [json.loads(line) for line in read_lines(kind, to)]
+    return [*packed, *(pack(folder) for folder in sorted((root / kind).glob("*")) if is_done(folder))]
 
 
 def read_lines(kind: str, place: Path) -> list[str]:

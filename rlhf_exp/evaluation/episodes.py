@@ -23,7 +23,7 @@ from rlhf_exp.config.schema import Config
 from rlhf_exp.forms import Row
 from rlhf_exp.models.generation import Sampling
 from rlhf_exp.models.row_random import Key
-from rlhf_exp.models.scoring import Model
+from rlhf_exp.models.scoring import Model, keeping_forward
 from rlhf_exp.tasks.environment import is_failure
 from rlhf_exp.trainers.episodes import Episodes
 
@@ -78,8 +78,9 @@ class Player:
             [{"prompt": [{"role": "user", "content": ""}], "environment": next(iter(environments))}]
         )
         base: Any = model.get_base_model() if isinstance(model, PeftModel) else model
-        forward = vars(base).get("forward")
-        with _keeping_random_state(), TemporaryDirectory() as folder:  # which transformers makes
+        # TRL puts its head of temperature 1 before the model's forward; a policy that is being trained has its own.
+        # The folder is one that transformers makes.
+        with keeping_forward(base), _keeping_random_state(), TemporaryDirectory() as folder:
             args = GRPOConfig(
                 output_dir=folder, per_device_train_batch_size=2, num_generations=2, num_generations_eval=1, beta=0.0,
                 max_completion_length=cfg.max_tokens, max_tool_calling_iterations=cfg.task.turns, report_to=[],
@@ -91,9 +92,6 @@ class Player:
                 reward_funcs=keep, environment_factory=environments,
             )  # fmt: skip
         self._trainer.accelerator.native_amp = False  # held-out rows are measured without autocast
-        vars(base).pop("forward", None)  # TRL's head, at temperature 1, which a policy that is being trained would keep
-        if forward is not None:
-            base.forward = forward
 
     def play(self, rows: Sequence[Row], keys: Sequence[Key], sampling: Sampling) -> list[Drawn]:
         """One episode of each row, with what its environment pays if that is a reward."""

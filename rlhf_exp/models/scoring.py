@@ -43,22 +43,32 @@ BATCH_ROWS = 128
 
 
 @contextmanager
+def keeping_forward(model: nn.Module) -> Iterator[None]:
+    """A forward that is put before the class's inside is gone after it; one that stood there before stays."""
+    own = vars(model).get("forward")
+    try:
+        yield
+    finally:
+        vars(model).pop("forward", None)
+        if own is not None:
+            model.forward = own
+
+
+@contextmanager
 def evaluating(model: torch.nn.Module) -> Iterator[None]:
     """Without dropout and without the trainer's autocast inside; then as it was before.
 
     accelerate puts a forward with autocast before the class's, and keeps the one before.
     """
-    training, changed = model.training, vars(model)
-    forwards = changed.get("forward"), changed.get("_original_forward")
+    training = model.training
     model.eval()
-    if forwards[1] is not None:
-        changed["forward"] = forwards[1]
     try:
-        yield
+        with keeping_forward(model):
+            if (plain := vars(model).get("_original_forward")) is not None:
+                model.forward = plain
+            yield
     finally:
         model.train(training)
-        if forwards[1] is not None:
-            changed["forward"] = forwards[0]
 
 
 class StateReader:
@@ -98,15 +108,10 @@ def read_out(model: Model, states: torch.Tensor) -> torch.Tensor:
     """The model's logits (tokens, vocabulary) of last hidden states (tokens, size): by its own forward, within which
     the backbone returns these instead of computing them, since heads differ in what they do besides a product."""
     backbone = find_backbone(model)
-    own = backbone.__dict__.get("forward")  # one that accelerate's hooks have put before the class's
-    backbone.forward = lambda *args, **kwargs: _States(last_hidden_state=states[None])
-    try:
+    with keeping_forward(backbone):  # accelerate's hooks may have put one there
+        backbone.forward = lambda *args, **kwargs: _States(last_hidden_state=states[None])
         ids = torch.zeros(1, len(states), dtype=torch.long, device=states.device)
         return model(input_ids=ids, use_cache=False).logits[0]
-    finally:
-        del backbone.forward
-        if own is not None:
-            backbone.forward = own
 
 
 def find_backbone(model: Model) -> Any:

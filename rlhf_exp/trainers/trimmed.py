@@ -53,8 +53,8 @@ def choose_rows(device: torch.device, budget: int, most: int | None) -> int:
     return min(rows, most or rows)
 
 
-class _InFloat32:
-    """TRL's fused head outside autocast, as `patch_head` has the model's own."""
+class _OutsideAutocast:
+    """TRL's fused head in the weights' precision, as `patch_head` has the model's own."""
 
     @staticmethod
     def apply(states: torch.Tensor, weight: torch.Tensor, *others: Any) -> Any:
@@ -68,7 +68,7 @@ def cpu_head(device: torch.device) -> Iterator[None]:
     gradient later too."""
     names = ("_CHUNKED_LOGPROB_CHUNK_SIZE", "_ChunkedLogProbFunction")
     kept = {name: getattr(utils, name) for name in names}
-    here = dict(zip(names, (TILE_VOCABULARY, _InFloat32), strict=True)) if device.type == "cpu" else kept
+    here = dict(zip(names, (TILE_VOCABULARY, _OutsideAutocast), strict=True)) if device.type == "cpu" else kept
     vars(utils).update(here)
     try:
         yield
